@@ -1,0 +1,3 @@
+module meshgen
+
+go 1.26.0

@@ -1,0 +1,45 @@
+package state
+
+import "meshgen/units"
+
+// TransitionKind says how a resource differs from what the node has.
+type TransitionKind string
+
+// The kinds of transition.
+const (
+	Create   TransitionKind = "create"
+	Update   TransitionKind = "update"
+	Rename   TransitionKind = "rename"
+	Transfer TransitionKind = "transfer"
+	Remove   TransitionKind = "remove"
+	Takeover TransitionKind = "takeover"
+	Drift    TransitionKind = "drift"
+)
+
+// Decision is what is to be done about a transition.
+type Decision string
+
+// The decisions.
+const (
+	Refuse      Decision = "refuse"
+	Follow      Decision = "follow"
+	Transferred Decision = "transfer"
+	Removed     Decision = "remove"
+	Keep        Decision = "keep"
+	Restore     Decision = "restore"
+)
+
+// Transition is one difference between what is declared and what the node has.
+type Transition struct {
+	Kind     TransitionKind `json:"kind"`
+	Resource units.Address  `json:"resource"`
+	// From and To are the target before and after; one is empty where there is
+	// no before or after.
+	From units.Target `json:"from,omitempty"`
+	To   units.Target `json:"to,omitempty"`
+	// Decision and Reason are empty where nothing needed judging.
+	Decision Decision       `json:"decision,omitempty"`
+	Policy   string         `json:"policy,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	Position units.Position `json:"position"`
+}

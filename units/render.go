@@ -1,0 +1,120 @@
+package units
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// MarkSection is the section of a unit file in which a unit of ours carries
+// the address of its resource, under the key MarkKey. systemd.unit(5) ignores
+// sections whose names begin with X-, and Quadlet passes them on.
+const (
+	MarkSection = "X-Meshgen"
+	MarkKey     = "Resource"
+)
+
+// MarkLabel is the label that carries the address of its resource on a podman
+// object of ours.
+const MarkLabel = "io.meshgen.resource"
+
+// QuadletFile returns the name of the resource's Quadlet file; "" for a file.
+func QuadletFile(r Resource) string {
+	if r.Address.Kind == KindFile {
+		return ""
+	}
+	return r.Name + "." + string(r.Address.Kind)
+}
+
+// Render returns the text of the resource's Quadlet file, in the syntax of
+// podman-systemd.unit(5), with our marks in it. The same resource always gives
+// the same text.
+func Render(r Resource) string {
+	var b strings.Builder
+	b.WriteString("# Written by meshgen for " + r.Address.String() + "; changes here are lost.\n")
+	writeSection(&b, Section{Name: MarkSection, Entries: []Entry{
+		{Key: MarkKey, Values: []string{r.Address.String()}},
+	}})
+	own := ownSection(r.Address.Kind)
+	for _, s := range r.Sections {
+		if s.Name == own {
+			s.Entries = append(s.Entries[:len(s.Entries):len(s.Entries)], Entry{
+				Key: "Label", Pairs: []Pair{{Name: MarkLabel, Value: r.Address.String()}},
+			})
+		}
+		writeSection(&b, s)
+	}
+	return b.String()
+}
+
+// ownSection returns the section that Quadlet reads for a kind: [Container] in
+// a .container file.
+func ownSection(k Kind) string {
+	return strings.ToUpper(string(k[:1])) + string(k[1:])
+}
+
+func writeSection(b *strings.Builder, s Section) {
+	b.WriteString("\n[" + s.Name + "]\n")
+	for _, e := range s.Entries {
+		for _, v := range e.Values {
+			b.WriteString(e.Key + "=" + v + "\n")
+		}
+		for _, p := range e.Pairs {
+			b.WriteString(e.Key + "=" + quote(p.Name+"="+p.Value, isSystemd(s.Name)) + "\n")
+		}
+	}
+}
+
+// isSystemd reports whether systemd reads the section itself. What stands in
+// the others ends in ExecStart=, where systemd also expands $.
+func isSystemd(section string) bool {
+	return section == "Unit" || section == "Service" || section == "Install"
+}
+
+// quote returns s so that it reaches the process letter for letter: quoted and
+// escaped as in systemd.syntax(7), specifiers of systemd.unit(5) doubled, and
+// variables of systemd.service(5) doubled where the value ends in a command
+// line.
+func quote(s string, systemd bool) string {
+	replacements := []string{
+		`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\r", `\r`, "%", "%%",
+	}
+	if !systemd {
+		replacements = append(replacements, "$", "$$")
+	}
+	return `"` + strings.NewReplacer(replacements...).Replace(s) + `"`
+}
+
+// RunDigest returns the sha256 of what makes a running service what it is, in
+// hexadecimal: its text without comments, [Install], the X- sections, the
+// description, the source path and our label. Two texts with one digest need no
+// restart between them.
+func RunDigest(text string) string {
+	h := sha256.New()
+	skip := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "[") {
+			skip = line == "[Install]" || strings.HasPrefix(line, "[X-")
+		}
+		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) {
+			continue
+		}
+		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func isDescriptive(line string) bool {
+	key, _, _ := strings.Cut(line, "=")
+	return key == "Description" || key == "Documentation" || key == "SourcePath"
+}
+
+func withoutLabel(line string) string {
+	before, after, ok := strings.Cut(line, " --label "+MarkLabel+"=")
+	if !ok {
+		return line
+	}
+	_, rest, _ := strings.Cut(after, " ")
+	return before + " " + rest
+}

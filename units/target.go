@@ -1,0 +1,194 @@
+package units
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Target is a name that a resource holds on the machine, as kind:name:
+// unit:gitea.service, container:gitea, file:/etc/gitea/app.ini, port:tcp/3000.
+type Target string
+
+// The kinds of target.
+const (
+	TargetUnit      = "unit"
+	TargetContainer = "container"
+	TargetVolume    = "volume"
+	TargetNetwork   = "network"
+	TargetFile      = "file"
+	TargetPort      = "port"
+)
+
+// Of returns the target of that kind and name.
+func Of(kind, name string) Target { return Target(kind + ":" + name) }
+
+// Kind returns the part before the first colon.
+func (t Target) Kind() string {
+	kind, _, _ := strings.Cut(string(t), ":")
+	return kind
+}
+
+// Name returns the part after the first colon.
+func (t Target) Name() string {
+	_, name, _ := strings.Cut(string(t), ":")
+	return name
+}
+
+// Unit returns the service that systemd knows the resource by, following
+// podman-systemd.unit(5); "" for a file.
+func Unit(r Resource) string {
+	section, suffix := "Container", ""
+	switch r.Address.Kind {
+	case KindContainer:
+	case KindVolume:
+		section, suffix = "Volume", "-volume"
+	case KindNetwork:
+		section, suffix = "Network", "-network"
+	case KindFile:
+		return ""
+	}
+	if name := r.Value(section, "ServiceName"); name != "" {
+		return name + ".service"
+	}
+	return r.Name + suffix + ".service"
+}
+
+// Object returns the target that podman knows the resource by; "" for a file.
+func Object(r Resource) Target {
+	switch r.Address.Kind {
+	case KindContainer:
+		return Of(TargetContainer, r.Value("Container", "ContainerName"))
+	case KindVolume:
+		return Of(TargetVolume, r.Value("Volume", "VolumeName"))
+	case KindNetwork:
+		return Of(TargetNetwork, r.Value("Network", "NetworkName"))
+	case KindFile:
+	}
+	return ""
+}
+
+// Targets returns every name that the resource holds on the machine, the one
+// it is best known by first.
+func Targets(r Resource) []Target {
+	if r.Address.Kind == KindFile {
+		return []Target{Of(TargetFile, r.File.Path)}
+	}
+	targets := []Target{Of(TargetUnit, Unit(r)), Object(r)}
+	for _, p := range Ports(r) {
+		targets = append(targets, p.Target())
+	}
+	return targets
+}
+
+// Ports returns the host ports that the resource takes: those of PublishPort
+// with a host port, and those it says that it holds. What does not parse is
+// left out; the loader has refused it.
+func Ports(r Resource) []Port {
+	ports := slices.Clone(r.Holds)
+	for _, v := range r.Values("Container", "PublishPort") {
+		p, err := ParsePublishPort(v)
+		if err != nil {
+			continue
+		}
+		ports = append(ports, p...)
+	}
+	return ports
+}
+
+// Target returns port:protocol/number, or port:protocol/host:number where the
+// port is taken on one address alone.
+func (p Port) Target() Target {
+	number := strconv.Itoa(p.Number)
+	switch {
+	case p.Host == "":
+	case strings.Contains(p.Host, ":"):
+		number = "[" + p.Host + "]:" + number
+	default:
+		number = p.Host + ":" + number
+	}
+	return Of(TargetPort, p.Protocol+"/"+number)
+}
+
+// Overlaps reports whether two ports cannot both be listened on.
+func (p Port) Overlaps(q Port) bool {
+	return p.Protocol == q.Protocol && p.Number == q.Number &&
+		(p.Host == "" || q.Host == "" || p.Host == q.Host)
+}
+
+// ParsePublishPort returns the host ports that a value of PublishPort takes,
+// in the form of podman-run(1): [[ip:][hostPort]:]containerPort[/protocol],
+// where a port may be a range. A value without a host port takes none: podman
+// chooses one.
+func ParsePublishPort(value string) ([]Port, error) {
+	spec, protocol, ok := strings.Cut(value, "/")
+	if !ok {
+		protocol = "tcp"
+	}
+	switch protocol {
+	case "tcp", "udp", "sctp":
+	default:
+		return nil, fmt.Errorf("protocol %q is none of tcp, udp, sctp", protocol)
+	}
+	rest, container, ok := cutLast(spec, ':')
+	if !ok {
+		_, _, err := portRange(spec)
+		return nil, err
+	}
+	from, to, err := portRange(container)
+	if err != nil {
+		return nil, err
+	}
+	address, host, ok := cutLast(rest, ':')
+	if !ok || (strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]")) {
+		address, host = "", rest
+		if strings.HasPrefix(rest, "[") {
+			return nil, nil
+		}
+	}
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if address == "0.0.0.0" {
+		address = ""
+	}
+	if host == "" || host == "0" {
+		return nil, nil
+	}
+	hostFrom, hostTo, err := portRange(host)
+	if err != nil {
+		return nil, err
+	}
+	if hostTo-hostFrom != to-from {
+		return nil, fmt.Errorf("%q has %d host ports for %d container ports", value, hostTo-hostFrom+1, to-from+1)
+	}
+	var ports []Port
+	for n := hostFrom; n <= hostTo; n++ {
+		ports = append(ports, Port{Protocol: protocol, Host: address, Number: n})
+	}
+	return ports, nil
+}
+
+func portRange(s string) (from, to int, err error) {
+	first, last, ok := strings.Cut(s, "-")
+	if !ok {
+		last = first
+	}
+	if from, err = portNumber(first); err != nil {
+		return 0, 0, err
+	}
+	if to, err = portNumber(last); err != nil {
+		return 0, 0, err
+	}
+	if to < from {
+		return 0, 0, fmt.Errorf("port range %q runs backwards", s)
+	}
+	return from, to, nil
+}
+
+func portNumber(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 65535 {
+		return 0, fmt.Errorf("%q is not a port: want 1 to 65535", s)
+	}
+	return n, nil
+}
