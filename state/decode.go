@@ -1,0 +1,263 @@
+package state
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"meshgen/units"
+)
+
+// decode reads the events of a line. What encode writes is read by a decoder
+// of its own in less than half the time, since every command reads the whole
+// ledger. It reads nothing that encoding/json would read otherwise, and leaves
+// to that what it does not know, faults included.
+func decode(payload []byte) ([]Event, error) {
+	d := decoder{rest: string(payload)}
+	if events, ok := d.events(); ok {
+		return events, nil
+	}
+	var events []Event
+	err := json.Unmarshal(payload, &events)
+	return events, err
+}
+
+// decoder reads compact JSON of known shape. Each method takes one thing off
+// rest, and reports whether it was there.
+type decoder struct {
+	rest    string
+	scratch []byte
+
+	// The events of one append have one time, and those of one resource
+	// stand together.
+	timeText    string
+	time        time.Time
+	addressText string
+	address     units.Address
+}
+
+func (d *decoder) events() ([]Event, bool) {
+	if !utf8.ValidString(d.rest) || hasControl(d.rest) {
+		return nil, false
+	}
+	events := make([]Event, 0, strings.Count(d.rest, `{"event":`))
+	ok := d.array(func() bool {
+		events = append(events, Event{})
+		e := &events[len(events)-1]
+		return d.object(func(key string) bool { return d.event(e, key) })
+	})
+	return events, ok && d.rest == ""
+}
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) event(e *Event, key string) (ok bool) {
+	switch key {
+	case "generation":
+		return d.number(&e.Generation)
+	case "from":
+		return d.number(&e.From)
+	case "transitions":
+		// encoding/json would merge a second array into the first.
+		return e.Transitions == nil && d.array(func() bool {
+			e.Transitions = append(e.Transitions, Transition{})
+			t := &e.Transitions[len(e.Transitions)-1]
+			return d.object(func(key string) bool { return d.transition(t, key) })
+		})
+	}
+	s, ok := d.text()
+	if !ok {
+		return false
+	}
+	switch key {
+	case "event":
+		e.Kind = EventKind(s)
+	case "time":
+		e.Time, ok = d.moment(s)
+	case "target":
+		e.Target = units.Target(s)
+	case "resource":
+		e.Resource, ok = d.resource(s)
+	case "digest":
+		e.Digest = s
+	case "definition":
+		e.Definition = s
+	case "origin":
+		e.Origin = s
+	case "invocation":
+		e.Invocation = s
+	case "why":
+		e.Why = s
+	case "manifest":
+		e.Manifest = s
+	case "result":
+		e.Result = Result(s)
+	case "machine":
+		e.Machine = s
+	default:
+		ok = false
+	}
+	return ok
+}
+
+func (d *decoder) transition(t *Transition, key string) bool {
+	s, ok := d.text()
+	if !ok {
+		return false
+	}
+	switch key {
+	case "kind":
+		t.Kind = TransitionKind(s)
+	case "resource":
+		t.Resource, ok = d.resource(s)
+	case "from":
+		t.From = units.Target(s)
+	case "to":
+		t.To = units.Target(s)
+	case "decision":
+		t.Decision = Decision(s)
+	case "policy":
+		t.Policy = s
+	case "reason":
+		t.Reason = s
+	case "position":
+		ok = t.Position.UnmarshalText([]byte(s)) == nil
+	default:
+		ok = false
+	}
+	return ok
+}
+
+func (d *decoder) moment(s string) (time.Time, bool) {
+	if s == "" || s != d.timeText {
+		if d.time.UnmarshalText([]byte(s)) != nil {
+			return time.Time{}, false
+		}
+		d.timeText = s
+	}
+	return d.time, true
+}
+
+func (d *decoder) resource(s string) (units.Address, bool) {
+	if s == "" || s != d.addressText {
+		a, err := units.ParseAddress(s)
+		if err != nil {
+			return units.Address{}, false
+		}
+		d.address, d.addressText = a, s
+	}
+	return d.address, true
+}
+
+// array takes an array of at least one element.
+func (d *decoder) array(element func() bool) bool {
+	if !d.take('[') {
+		return false
+	}
+	for element() {
+		if !d.take(',') {
+			return d.take(']')
+		}
+	}
+	return false
+}
+
+// object takes an object of at least one member; value takes the value of a
+// key.
+func (d *decoder) object(value func(key string) bool) bool {
+	if !d.take('{') {
+		return false
+	}
+	for {
+		key, ok := d.text()
+		if !ok || !d.take(':') || !value(key) {
+			return false
+		}
+		if !d.take(',') {
+			return d.take('}')
+		}
+	}
+}
+
+func (d *decoder) take(c byte) bool {
+	if d.rest == "" || d.rest[0] != c {
+		return false
+	}
+	d.rest = d.rest[1:]
+	return true
+}
+
+// number takes a positive number.
+func (d *decoder) number(n *int) bool {
+	end := 0
+	for end < len(d.rest) && '0' <= d.rest[end] && d.rest[end] <= '9' {
+		end++
+	}
+	if end == 0 || d.rest[0] == '0' {
+		return false
+	}
+	v, err := strconv.Atoi(d.rest[:end])
+	*n, d.rest = v, d.rest[end:]
+	return err == nil
+}
+
+func (d *decoder) text() (string, bool) {
+	if !d.take('"') {
+		return "", false
+	}
+	end := strings.IndexByte(d.rest, '"')
+	if end < 0 {
+		return "", false
+	}
+	s := d.rest[:end]
+	if strings.IndexByte(s, '\\') >= 0 {
+		return d.escaped()
+	}
+	d.rest = d.rest[end+1:]
+	return s, true
+}
+
+// escaped takes the rest of a string that has escapes in it.
+func (d *decoder) escaped() (string, bool) {
+	d.scratch = d.scratch[:0]
+	for {
+		end := strings.IndexByte(d.rest, '"')
+		if end < 0 {
+			return "", false
+		}
+		i := strings.IndexByte(d.rest[:end], '\\')
+		if i < 0 {
+			d.scratch = append(d.scratch, d.rest[:end]...)
+			d.rest = d.rest[end+1:]
+			return string(d.scratch), true
+		}
+		d.scratch = append(d.scratch, d.rest[:i]...)
+		c, ok := unescape(d.rest[i+1]) // a quote follows at the latest
+		if !ok {
+			return "", false
+		}
+		d.scratch = append(d.scratch, c)
+		d.rest = d.rest[i+2:]
+	}
+}
+
+func unescape(c byte) (byte, bool) {
+	switch c {
+	case '"', '\\', '/':
+		return c, true
+	case 'n':
+		return '\n', true
+	case 't':
+		return '\t', true
+	}
+	return 0, false
+}

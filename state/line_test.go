@@ -1,0 +1,299 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"meshgen/units"
+)
+
+var (
+	server = units.Address{Module: "forge", Kind: units.KindContainer, ID: "server"}
+	gitea  = units.Address{Module: "forge", Kind: units.KindContainer, ID: "gitea"}
+)
+
+const machine = "0123456789abcdef0123456789abcdef"
+
+// sample returns the lines of a small ledger: a first switch, one that renames,
+// and the begin of a third.
+func sample(t testing.TB) [][]byte {
+	t.Helper()
+	payload, err := json.Marshal(header{Meshgen: "ledger", Version: ledgerVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := [][]byte{seal(payload)}
+	for _, events := range sampleEvents() {
+		line, err := encode(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func sampleEvents() [][]Event {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	return [][]Event{
+		{
+			{Kind: EventBind, Time: at, Machine: machine},
+			{Kind: EventBegin, Time: at, Generation: 1, Manifest: "ab", Transitions: []Transition{
+				{Kind: Create, Resource: server, To: "unit:server.service", Position: units.Position{File: "f.cue", Line: 3, Column: 1}},
+			}},
+			{Kind: EventEmit, Time: at, Generation: 1, Target: "unit:server.service", Resource: server, Digest: "d1", Definition: "[Unit]\nDescription=\"A & B\"\n", Origin: "written"},
+			{Kind: EventEmit, Time: at, Generation: 1, Target: "container:server", Resource: server},
+			{Kind: EventDue, Time: at, Generation: 1, Target: "unit:server.service"},
+		},
+		{{Kind: EventStarted, Time: at, Generation: 1, Target: "unit:server.service", Digest: "d1", Invocation: "i1"}},
+		{{Kind: EventEnd, Time: at, Generation: 1, Result: Done}},
+		{
+			{Kind: EventBegin, Time: at, Generation: 2, From: 1, Manifest: "cd"},
+			{Kind: EventEmit, Time: at, Generation: 2, Target: "unit:gitea.service", Resource: gitea, Digest: "d2"},
+			{Kind: EventEmit, Time: at, Generation: 2, Target: "container:server", Resource: gitea},
+		},
+		{
+			{Kind: EventRetire, Time: at, Generation: 2, Target: "unit:server.service", Why: "renamed"},
+			{Kind: EventEnd, Time: at, Generation: 2, Result: Failed},
+		},
+		{{Kind: EventBegin, Time: at, Generation: 3, From: 2}},
+	}
+}
+
+// books returns what the first n lines of a ledger come to, for each n from 1.
+func books(t testing.TB, lines [][]byte) map[int]book {
+	t.Helper()
+	out := map[int]book{}
+	for n := 1; n <= len(lines); n++ {
+		l, err := readLedger("ledger", "", bytes.Join(lines[:n], nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[n] = l.book
+	}
+	return out
+}
+
+// wantDamage fails unless err names a line.
+func wantDamage(t *testing.T, err error, where string) {
+	t.Helper()
+	damage, ok := errors.AsType[*DamageError](err)
+	if !ok || damage.Line < 1 {
+		t.Fatalf("%s: got %v, want a DamageError", where, err)
+	}
+}
+
+// whole returns how many lines lie in a prefix of n bytes; a line that lacks
+// just its line feed does.
+func whole(lines [][]byte, n int) int {
+	count := 0
+	for _, line := range lines {
+		n -= len(line)
+		if n < -1 {
+			break
+		}
+		count++
+	}
+	return count
+}
+
+func TestEveryPrefixKeepsAllWholeLines(t *testing.T) {
+	lines := sample(t)
+	data := bytes.Join(lines, nil)
+	want := books(t, lines)
+	for n := range len(data) + 1 {
+		for _, zeros := range []int{0, 1, 7, sector, 5000} {
+			where := fmt.Sprintf("%d bytes and %d NULs", n, zeros)
+			l, err := readLedger("ledger", "", append(data[:n:n], make([]byte, zeros)...))
+			count := whole(lines, n)
+			if count == 0 {
+				wantDamage(t, err, where)
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			if !reflect.DeepEqual(l.book, want[count]) {
+				t.Fatalf("%s: not the fold of %d lines", where, count)
+			}
+		}
+	}
+}
+
+// A single damaged byte never loses a record: all bits, and the bytes that
+// mean something to the reader.
+func TestEveryDamagedByteIsRefused(t *testing.T) {
+	lines := sample(t)
+	data := bytes.Join(lines, nil)
+	for i, good := range data {
+		candidates := []byte{0, '\n', ' ', ']', '"', '0', 'f'}
+		for bit := range 8 {
+			candidates = append(candidates, good^1<<bit)
+		}
+		for _, bad := range candidates {
+			if bad == good {
+				continue
+			}
+			data[i] = bad
+			l, err := readLedger("ledger", "", data)
+			if i == len(data)-1 && bad == 0 {
+				if err != nil || len(l.book.switches) != 3 {
+					t.Fatalf("the last line lacks its line feed: %v", err)
+				}
+			} else {
+				wantDamage(t, err, fmt.Sprintf("byte %d %q for %q", i, bad, good))
+			}
+		}
+		data[i] = good
+	}
+}
+
+func TestDamagedLineFeedBeforeATornLineIsRefused(t *testing.T) {
+	lines := sample(t)
+	data := bytes.Join(lines, nil)
+	last := len(data) - len(lines[len(lines)-1])
+	for n := last + 1; n < len(data); n++ {
+		for bit := range 8 {
+			torn := bytes.Clone(data[:n])
+			torn[last-1] ^= 1 << bit
+			_, err := readLedger("ledger", "", torn)
+			wantDamage(t, err, fmt.Sprintf("bit %d and %d bytes", bit, n))
+		}
+	}
+}
+
+func TestHoleInTheLastLineIsATornAppend(t *testing.T) {
+	payload := []byte(`[{"event":"due","time":"2026-05-04T03:02:01Z","target":"unit:server.service","why":"` + strings.Repeat("x", 3000) + `"}]`)
+	lines := append(sample(t)[:3], seal(payload))
+	want := books(t, lines[:3])[3]
+	start := len(bytes.Join(lines[:3], nil))
+	data := bytes.Join(lines, nil)
+	next := start + sector - start%sector
+	for _, hole := range [][2]int{
+		{start, next},
+		{start, next + sector},
+		{next, next + sector},
+		{next + sector, next + 4*sector},
+	} {
+		torn := bytes.Clone(data)
+		clear(torn[hole[0]:hole[1]])
+		l, err := readLedger("ledger", "", torn)
+		if err != nil {
+			t.Fatalf("hole at %v: %v", hole, err)
+		}
+		if !reflect.DeepEqual(l.book, want) || l.size != int64(start) {
+			t.Errorf("hole at %v: not the fold of the lines before", hole)
+		}
+	}
+	for _, hole := range [][2]int{{start + 20, start + 40}, {next, next + 1}, {next - 8, next}, {start - 8, start + 8}} {
+		damaged := bytes.Clone(data)
+		clear(damaged[hole[0]:hole[1]])
+		_, err := readLedger("ledger", "", damaged)
+		wantDamage(t, err, fmt.Sprintf("NULs at %v", hole))
+	}
+}
+
+func TestDamageSaysWhereWhatAndWhatToDo(t *testing.T) {
+	lines := sample(t)
+	flip := func(line, at int) []byte {
+		damaged := bytes.Join(lines, nil)
+		damaged[len(bytes.Join(lines[:line-1], nil))+at] ^= 1
+		return damaged
+	}
+	with := func(payload string) []byte {
+		return append(bytes.Join(lines[:4], nil), seal([]byte(payload))...)
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty":           {nil, "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
+		"another file":    {[]byte("[Unit]\n"), "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
+		"another header":  {seal([]byte(`{"meshgen":"plan"}`)), "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
+		"newer":           {seal([]byte(`{"meshgen":"ledger","version":2}`)), "ledger:1: version 2, and this meshgen reads 1\nhint: " + newerHint},
+		"flipped bit":     {flip(2, 100), "ledger:2: the checksum does not match\nhint: " + damagedHint},
+		"last line feed":  {flip(7, len(lines[6])-1), "ledger:7: the line feed at the end of a record is damaged\nhint: " + damagedHint},
+		"unknown event":   {with(`[{"event":"compact","time":"2026-05-04T03:02:01Z"}]`), "ledger:5: event \"compact\" is none that this meshgen knows\nhint: " + newerHint},
+		"never emitted":   {with(`[{"event":"due","target":"unit:x.service"}]`), "ledger:5: due of unit:x.service: it was never emitted\nhint: " + newerHint},
+		"not an array":    {with(`{}`), "ledger:5: json: cannot unmarshal object into Go value of type []state.Event\nhint: " + damagedHint},
+		"no such address": {with(`[{"event":"emit","resource":"x"}]`), "ledger:5: \"x\" is not an address: want module/kind/id\nhint: " + damagedHint},
+	} {
+		if _, err := readLedger("ledger", "", c.data); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got\n%v\nwant\n%s", name, err, c.want)
+		}
+	}
+}
+
+// FuzzReadLedger holds that no text makes the reader panic, and that what it
+// accepts can be appended to.
+func FuzzReadLedger(f *testing.F) {
+	data := bytes.Join(sample(f), nil)
+	f.Add(data)
+	f.Add(data[:len(data)-1])
+	f.Add(append(data[:len(data)-20:len(data)-20], make([]byte, 600)...))
+	more, err := encode([]Event{{Kind: EventBegin, Time: time.Unix(0, 0).UTC(), Generation: 9}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := readLedger("ledger", "", data)
+		if err != nil {
+			wantDamage(t, err, "fuzz")
+			return
+		}
+		if _, open := l.Unfinished(); open {
+			return
+		}
+		text := data[:l.size:l.size]
+		if l.open {
+			text = append(text, '\n')
+		}
+		next, err := readLedger("ledger", "", append(text, more...))
+		if err != nil || len(next.book.switches) != len(l.book.switches)+1 {
+			t.Errorf("appended to: %v", err)
+		}
+	})
+}
+
+// FuzzDecode holds that what the decoder reads is what encoding/json reads.
+func FuzzDecode(f *testing.F) {
+	for _, line := range sample(f)[1:] {
+		f.Add(string(line[checksumLength : len(line)-1]))
+	}
+	f.Add(`[{"event":"due","time":"2026-05-04T03:02:01+02:00","target":"a\"\\\/\t\n"}]`)
+	f.Add(`[{"event":"due","time":"2026-05-04T03:02:01Z","from":01}]`)
+	f.Add(`[{"event":"due","time":"2026-05-04T03:02:01Z","resource":"","from":0}]`)
+	f.Add(`[{"event":"due","time":""}]`)
+	f.Add(`[{"event":"begin","transitions":[{"kind":"x"}],"transitions":[{"to":"y"}]}]`)
+	f.Add(`[{"event":"due","event":"emit","EVENT":"end","transitions":[{"kind":"x"}],"transitions":[{"to":"y"}]}]`)
+	f.Fuzz(func(t *testing.T, payload string) {
+		d := decoder{rest: payload}
+		got, ok := d.events()
+		if !ok {
+			return
+		}
+		var want []Event
+		if err := json.Unmarshal([]byte(payload), &want); err != nil {
+			t.Fatalf("json refuses it: %v", err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got\n%+v\nwant\n%+v", got, want)
+		}
+	})
+}
+
+func TestDecoderReadsAllThatIsWritten(t *testing.T) {
+	for i, line := range sample(t)[1:] {
+		d := decoder{rest: string(line[checksumLength : len(line)-1])}
+		got, ok := d.events()
+		if want := sampleEvents()[i]; !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("got\n%+v\nwant\n%+v", got, want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock keeps every other writer off a node. It ends with Close, or with the
+// process.
+type Lock struct{ file *os.File }
+
+// LockedError says that another process holds the lock.
+type LockedError struct {
+	Path string
+	PID  int // 0 where the holder has not written it
+}
+
+// Error names the lock's file and its holder.
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return e.Path + ": locked by another process"
+	}
+	return e.Path + ": locked by process " + strconv.Itoa(e.PID)
+}
+
+// Acquire takes the lock without waiting, making the state directory where it
+// is missing. It returns a [LockedError] where another process has the lock.
+func Acquire(l Layout) (*Lock, error) {
+	if err := os.MkdirAll(l.State, 0o700); err != nil {
+		return nil, fmt.Errorf("%s: %w", l.State, err)
+	}
+	f, err := os.OpenFile(l.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.Lock(), err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = &LockedError{Path: l.Lock(), PID: holder(f)}
+	} else if err != nil {
+		err = fmt.Errorf("%s: lock: %w", l.Lock(), err)
+	}
+	if err != nil {
+		_ = f.Close() // read-only
+		return nil, err
+	}
+	// The pid only serves the message: the lock holds without it.
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return &Lock{file: f}, nil
+}
+
+func holder(f *os.File) int {
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// Close gives the lock up.
+func (k *Lock) Close() error {
+	if err := k.file.Close(); err != nil {
+		return fmt.Errorf("%s: %w", k.file.Name(), err)
+	}
+	return nil
+}
