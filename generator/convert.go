@@ -1,0 +1,192 @@
+package generator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Converter is a machine's Quadlet converter, the program that podman installs
+// as a systemd generator.
+type Converter struct {
+	Path string
+	// Fingerprint changes when the program does.
+	Fingerprint string
+}
+
+// FindConverter returns the converter of the machine below root.
+func FindConverter(root string) (Converter, bool) {
+	for _, path := range []string{
+		"run/systemd/system-generators/podman-system-generator",
+		"etc/systemd/system-generators/podman-system-generator",
+		"usr/local/lib/systemd/system-generators/podman-system-generator",
+		"usr/lib/systemd/system-generators/podman-system-generator",
+		"usr/libexec/podman/quadlet",
+		"usr/lib/podman/quadlet",
+	} {
+		resolved, err := filepath.EvalSymlinks(filepath.Join(root, path))
+		if err != nil || !strings.HasPrefix(resolved, root) {
+			continue
+		}
+		info, err := os.Stat(resolved)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		return Converter{
+			Path:        resolved,
+			Fingerprint: fmt.Sprintf("%s %d %d", resolved, info.Size(), info.ModTime().UnixNano()),
+		}, true
+	}
+	return Converter{}, false
+}
+
+// Version returns the version of podman that the converter is of.
+func (c Converter) Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, c.Path, "-version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s -version: %w", c.Path, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Output is what a converter made of a set of Quadlets: each service's text by
+// its name, and the enablement links, by their path, with what they point to.
+type Output struct {
+	Units map[string]string
+	Links map[string]string
+}
+
+// Refusal is a Quadlet that the converter did not take.
+type Refusal struct {
+	File    string // name of the Quadlet file; "" where the converter named none
+	Message string // in the converter's words
+}
+
+// Convert runs the converter over the Quadlets, given by file name, and returns
+// the services. Those that it refused are returned beside; the error is for a
+// converter that did not run or gave no answer by the deadline of ctx.
+//
+// source is the directory in which the Quadlets will lie: it is what the
+// services name as their SourcePath.
+func (c Converter) Convert(ctx context.Context, quadlets map[string]string, source string) (Output, []Refusal, error) {
+	dir, err := os.MkdirTemp("", "meshgen-quadlet-")
+	if err != nil {
+		return Output{}, nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	in := filepath.Join(dir, "in")
+	dirs := Dirs{Normal: filepath.Join(dir, "normal"), Early: filepath.Join(dir, "early"), Late: filepath.Join(dir, "late")}
+	for _, d := range []string{in, dirs.Normal, dirs.Early, dirs.Late} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return Output{}, nil, err
+		}
+	}
+	for name, text := range quadlets {
+		if err := writeFile(filepath.Join(in, name), text); err != nil {
+			return Output{}, nil, err
+		}
+	}
+	var refused refusalError
+	if err := c.run(ctx, in, dirs); err != nil && !errors.As(err, &refused) {
+		return Output{}, nil, err
+	}
+	out, err := readOutput(dirs.Normal, in, source)
+	return out, refused.refusals, err
+}
+
+func writeFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// refusalError is a converter's exit 1 with what it said.
+type refusalError struct{ refusals []Refusal }
+
+func (e refusalError) Error() string {
+	lines := make([]string, len(e.refusals))
+	for i, r := range e.refusals {
+		lines[i] = r.Message
+	}
+	return strings.Join(lines, "\n")
+}
+
+// run has the converter read the Quadlets in dir and write below d.
+func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
+	cmd := exec.CommandContext(ctx, c.Path, "-no-kmsg-log", d.Normal, d.Early, d.Late)
+	cmd.Env = append(os.Environ(), "QUADLET_UNIT_DIRS="+dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: no answer: %w", c.Path, ctx.Err())
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		if refusals := parseRefusals(stderr.String()); len(refusals) > 0 {
+			return refusalError{refusals}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", c.Path, err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// A line of the converter's is "quadlet-generator[PID]: text"; what it says of
+// one file is `converting "x.container": reason`.
+var (
+	logPrefix  = regexp.MustCompile(`^[\w-]+\[\d+\]: `)                //nolint:gochecknoglobals // compiled once
+	convertMsg = regexp.MustCompile(`converting "([^"]+)": ([^\n]+)`)  //nolint:gochecknoglobals // compiled once
+	inDir      = regexp.MustCompile(` in /[^ ]*/meshgen-quadlet-\S+$`) //nolint:gochecknoglobals // compiled once
+)
+
+func parseRefusals(stderr string) []Refusal {
+	var refusals []Refusal
+	for line := range strings.Lines(stderr) {
+		line = logPrefix.ReplaceAllString(strings.TrimSpace(line), "")
+		if line == "" || strings.HasPrefix(line, "Loading source unit file") || strings.HasPrefix(line, "Starting quadlet-generator") {
+			continue
+		}
+		if m := convertMsg.FindStringSubmatch(line); m != nil {
+			refusals = append(refusals, Refusal{File: m[1], Message: inDir.ReplaceAllString(m[2], "")})
+			continue
+		}
+		refusals = append(refusals, Refusal{Message: line})
+	}
+	return refusals
+}
+
+func readOutput(normal, in, source string) (Output, error) {
+	out := Output{Units: map[string]string{}, Links: map[string]string{}}
+	err := filepath.WalkDir(normal, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(normal, path)
+		if err != nil {
+			return err
+		}
+		if e.Type()&fs.ModeSymlink != 0 {
+			out.Links[name], err = os.Readlink(path)
+			return err
+		}
+		text, err := os.ReadFile(path) //nolint:gosec // a path of our own temporary directory
+		if err != nil {
+			return err
+		}
+		out.Units[name] = strings.ReplaceAll(string(text), "SourcePath="+in+"/", "SourcePath="+source+"/")
+		return nil
+	})
+	return out, err
+}

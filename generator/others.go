@@ -1,0 +1,111 @@
+package generator
+
+import (
+	"bufio"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// quadletDirs are where podman's generator looks, podman-systemd.unit(5).
+var quadletDirs = [...]string{ //nolint:gochecknoglobals // a constant list
+	"run/containers/systemd", "etc/containers/systemd", "usr/share/containers/systemd",
+}
+
+// unitDirs are where systemd looks besides the generators' directories, the
+// strongest first: systemd.unit(5).
+var unitDirs = [...]string{ //nolint:gochecknoglobals // a constant list
+	"etc/systemd/system.control", "run/systemd/system.control", "run/systemd/transient",
+	"etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
+}
+
+// Definition returns the path of a definition of the service on the machine
+// that is not of meshgen: a unit file or a Quadlet; "" where there is none.
+func Definition(root, service string) string {
+	if path := definition(root, service); path != "" {
+		return path
+	}
+	return others(root)[service]
+}
+
+func definition(root, service string) string {
+	for _, dir := range unitDirs {
+		path := filepath.Join(root, dir, service)
+		if info, err := os.Lstat(path); err == nil && !ownLink(path, info) {
+			return path
+		}
+	}
+	return ""
+}
+
+// ownLink reports whether a unit file is one of the links with which a switch
+// hands a unit over.
+func ownLink(path string, info fs.FileInfo) bool {
+	if info.Mode()&fs.ModeSymlink == 0 {
+		return false
+	}
+	to, err := os.Readlink(path)
+	return err == nil && strings.Contains(to, "/meshgen/")
+}
+
+// others returns the services that podman's own generator makes, each with the
+// Quadlet it is made from.
+func others(root string) map[string]string {
+	services := map[string]string{}
+	for _, dir := range quadletDirs {
+		top := filepath.Join(root, dir)
+		// An entry that cannot be read makes no service.
+		_ = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return fs.SkipDir
+			}
+			if e.IsDir() && path == filepath.Join(top, "users") {
+				return fs.SkipDir
+			}
+			if service := quadletService(path); service != "" {
+				if _, ok := services[service]; !ok {
+					services[service] = path
+				}
+			}
+			return nil
+		})
+	}
+	return services
+}
+
+// quadletService returns the service that a Quadlet file becomes.
+func quadletService(path string) string {
+	name := filepath.Base(path)
+	extension := filepath.Ext(name)
+	base := strings.TrimSuffix(name, extension)
+	suffix := ""
+	switch extension {
+	case ".container", ".kube":
+	case ".volume", ".network", ".image", ".build", ".pod":
+		suffix = "-" + extension[1:]
+	default:
+		return ""
+	}
+	if given := serviceName(path); given != "" {
+		return given + ".service"
+	}
+	return base + suffix + ".service"
+}
+
+// serviceName returns the value of ServiceName= in a Quadlet.
+func serviceName(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // read-only
+	given := ""
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), "="); ok && strings.TrimSpace(key) == "ServiceName" {
+			given = strings.TrimSpace(value)
+		}
+	}
+	return given
+}

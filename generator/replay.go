@@ -1,0 +1,281 @@
+// Package generator holds what a generation gives systemd. [Convert] has the
+// machine's own Quadlet converter make it, when a switch stages a generation;
+// [Replay] hands it to systemd, at boot and at every daemon-reload.
+//
+// Replay is the boot path: it knows no CUE, no policy, no bus and no network,
+// waits for no lock and writes nothing but links and drop-ins below the
+// directories that systemd gives it. It follows systemd.generator(7).
+package generator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"meshgen/state"
+)
+
+// The parts of a generation's out directory.
+const (
+	NormalDir = "out/normal"
+	// FencesFile has a line for each unit with predecessors: its name, then
+	// theirs.
+	FencesFile = "out/fences"
+	// ConvertedFile is there where a converter made out/normal.
+	ConvertedFile = "out/converted"
+)
+
+// convertDeadline bounds a conversion at boot: systemd gives all generators
+// together 90 seconds.
+const convertDeadline = 20 * time.Second
+
+// Dirs are the three directories that systemd gives a generator.
+type Dirs struct {
+	Normal, Early, Late string
+}
+
+// Replay links the units of the generation in force into d. While a switch has
+// its bridge up, that is the old generation whole and of the new one the names
+// that the old lacks, without their enablement.
+//
+// It does what it can: the error tells all that could not be done.
+func Replay(l state.Layout, d Dirs) error {
+	old, bridged, err := bridge(l)
+	if bridged {
+		return errors.Join(err, replayBridge(l, d, old))
+	}
+	n, ok, currentErr := state.Current(l)
+	err = errors.Join(err, currentErr)
+	if !ok {
+		return err
+	}
+	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r.whole(n)
+	r.fences(n)
+	return errors.Join(err, r.errors())
+}
+
+// bridge returns the generations at both ends of the bridge, where one is up.
+func bridge(l state.Layout) (ends [2]int, up bool, err error) {
+	for i, name := range []string{"old", "new"} {
+		path := filepath.Join(l.Bridge(), name)
+		to, err := os.Readlink(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return ends, false, nil
+		}
+		if err != nil {
+			return ends, false, err
+		}
+		if ends[i], err = strconv.Atoi(filepath.Base(to)); err != nil {
+			return ends, false, fmt.Errorf("%s: leads to %s, which is no generation", path, to)
+		}
+	}
+	return ends, true, nil
+}
+
+func replayBridge(l state.Layout, d Dirs, ends [2]int) error {
+	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r.whole(ends[0])
+	r.names(ends[1])
+	r.fences(ends[1])
+	return r.errors()
+}
+
+// replay is one run of the generator.
+type replay struct {
+	layout state.Layout
+	dirs   Dirs
+	others map[string]string // services that other definitions on the machine make
+	given  map[string]bool   // services that this run has handed to systemd
+	faults []error
+}
+
+func (r *replay) fault(err error) {
+	if err != nil {
+		r.faults = append(r.faults, err)
+	}
+}
+
+func (r *replay) errors() error { return errors.Join(r.faults...) }
+
+// whole hands over a generation with its enablement.
+func (r *replay) whole(n int) {
+	dir := r.layout.Generation(n)
+	if _, err := os.Lstat(filepath.Join(dir, ConvertedFile)); errors.Is(err, os.ErrNotExist) {
+		r.convert(dir)
+		return
+	}
+	for _, e := range r.names(n) {
+		r.enablement(filepath.Join(dir, NormalDir, e), e)
+	}
+}
+
+// convert runs the machine's converter, for a generation that was made where
+// there was none.
+func (r *replay) convert(dir string) {
+	c, ok := FindConverter(r.layout.Root)
+	if !ok {
+		r.fault(fmt.Errorf("%s: not converted, and there is no quadlet on this machine", dir))
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), convertDeadline)
+	defer cancel()
+	r.fault(c.run(ctx, filepath.Join(dir, "quadlet"), r.dirs))
+}
+
+// names hands over the units of a generation that systemd was not given yet,
+// and returns the names of its enablement directories.
+func (r *replay) names(n int) (enablement []string) {
+	dir := filepath.Join(r.layout.Generation(n), NormalDir)
+	entries, err := os.ReadDir(dir)
+	r.fault(err)
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() {
+			enablement = append(enablement, name)
+			continue
+		}
+		if r.given[name] {
+			continue
+		}
+		// podman's generator writes through a link that stands where it
+		// wants to write: what it will make itself is left to it.
+		if path, ok := r.others[name]; ok {
+			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", name, path))
+			continue
+		}
+		if err := os.Symlink(dir+"/"+name, r.dirs.Normal+"/"+name); err != nil {
+			r.fault(err)
+			continue
+		}
+		r.given[name] = true
+	}
+	return enablement
+}
+
+// enablement links units into a .wants or .requires directory.
+func (r *replay) enablement(dir, name string) {
+	entries, err := os.ReadDir(dir)
+	r.fault(err)
+	into := r.dirs.Normal + "/" + name
+	if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		r.fault(err)
+		return
+	}
+	for _, e := range entries {
+		if !r.given[e.Name()] {
+			continue
+		}
+		err := os.Symlink("../"+e.Name(), into+"/"+e.Name())
+		if !errors.Is(err, os.ErrExist) {
+			r.fault(err)
+		}
+	}
+}
+
+// fences has systemd stop the predecessors of a unit before the unit starts,
+// and the unit before a predecessor starts. A predecessor whose name is
+// now somebody else's is left alone.
+func (r *replay) fences(n int) {
+	fences, err := ReadFences(filepath.Join(r.layout.Generation(n), FencesFile))
+	r.fault(err)
+	for _, f := range fences {
+		if !r.given[f.Unit] {
+			continue
+		}
+		r.fault(r.fence(f))
+	}
+}
+
+func (r *replay) fence(f Fence) error {
+	var ours []string
+	for _, name := range f.Predecessors {
+		if r.given[name] || (r.others[name] == "" && definition(r.layout.Root, name) == "") {
+			ours = append(ours, name)
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	return WriteFence(r.dirs.Normal, f.Unit, ours)
+}
+
+// Fence says which units must not run beside Unit: those that held its place
+// before it.
+type Fence struct {
+	Unit         string
+	Predecessors []string
+}
+
+// FormatFences returns the text that [ReadFences] reads.
+func FormatFences(fences []Fence) string {
+	var b strings.Builder
+	for _, f := range fences {
+		b.WriteString(f.Unit + " " + strings.Join(f.Predecessors, " ") + "\n")
+	}
+	return b.String()
+}
+
+// ReadFences reads the fences of a generation; a file that is not there has
+// none.
+func ReadFences(path string) ([]Fence, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read-only
+	var fences []Fence
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) > 1 {
+			fences = append(fences, Fence{Unit: words[0], Predecessors: words[1:]})
+		}
+	}
+	return fences, lines.Err()
+}
+
+const fenceName = "50-meshgen-fence.conf"
+
+// WriteFence writes a drop-in for unit below dir. Conflicts= has either one's
+// start stop the other, After= has the stop come first: systemd.unit(5).
+func WriteFence(dir, unit string, predecessors []string) error {
+	into := dir + "/" + unit + ".d"
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	names := strings.Join(predecessors, " ")
+	text := "# The names that this unit had before.\n[Unit]\nConflicts=" + names + "\nAfter=" + names + "\n"
+	f, err := os.OpenFile(into+"/"+fenceName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// RemoveFence removes what [WriteFence] wrote in a unit's drop-in directory, and
+// the directory where nothing else is in it.
+func RemoveFence(dir string) error {
+	err := os.Remove(filepath.Join(dir, fenceName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		return err
+	}
+	return nil
+}
