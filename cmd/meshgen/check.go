@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// checked is the JSON form of a check.
+type checked struct {
+	Schema    string        `json:"schema"`
+	Node      string        `json:"node"`
+	Resources int           `json:"resources"`
+	Converted bool          `json:"converted"` // by this machine's quadlet
+	Faults    []units.Fault `json:"faults"`
+}
+
+func newCheck(o *options) *cobra.Command {
+	allowEmpty := false
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Read the manifest and say what is wrong with it",
+		Long: "check reads the manifest, resolves its references and has the machine's own quadlet\n" +
+			"convert it. It looks at nothing else and changes nothing. Exit 3: something is wrong.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			compiled, err := o.compile(cmd, allowEmpty)
+			out := checked{Schema: "meshgen.check/v1", Faults: []units.Fault{}}
+			if faults := faultsOf(err); len(faults) > 0 && o.json {
+				out.Faults = faults
+				return joinCode(printJSON(cmd.OutOrStdout(), out), exitRejected)
+			}
+			if err != nil {
+				return err
+			}
+			g := compiled.Generation
+			out.Node, out.Resources, out.Converted = g.Node, len(g.Resources), g.Converter != ""
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			how := "this machine's quadlet takes them"
+			if !out.Converted {
+				how = "there is no quadlet here to convert them with"
+			}
+			return o.say(cmd, fmt.Sprintf("node %s: %s; %s", g.Node, count(len(g.Resources), "resource"), how))
+		},
+	}
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing")
+	return cmd
+}
+
+// compile reads the manifest and converts it, whatever is in force.
+func (o *options) compile(cmd *cobra.Command, allowEmpty bool) (apply.Compiled, error) {
+	l, err := o.layout()
+	if err != nil {
+		return apply.Compiled{}, err
+	}
+	in, err := o.input(l, state.Generation{}, allowEmpty, func() {})
+	if err != nil {
+		return apply.Compiled{}, err
+	}
+	return apply.Compile(cmd.Context(), l, in, state.Generation{})
+}

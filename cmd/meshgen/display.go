@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"meshgen/internal/apply"
+	"meshgen/units"
+)
+
+// display shows a switch while it runs. On a terminal the units that are moving
+// stand below what has ended, with the time that each has taken; elsewhere each
+// is a line once it has ended.
+type display struct {
+	out   io.Writer
+	quiet bool
+	live  bool
+	color bool
+	width int
+
+	mu     sync.Mutex
+	moving []movement
+	drawn  int // lines below what has ended
+	stop   chan struct{}
+}
+
+type movement struct {
+	step  apply.Step
+	begun time.Time
+}
+
+func (o *options) newDisplay(out io.Writer) *display {
+	d := &display{out: out, quiet: o.quiet, stop: make(chan struct{})}
+	if f, ok := out.(*os.File); ok && !o.quiet {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil { //nolint:gosec // a file descriptor is small
+			d.live, d.width = os.Getenv("TERM") != "dumb", max(int(size.Col), 20)
+			d.color = d.live && os.Getenv("NO_COLOR") == ""
+		}
+	}
+	if d.live {
+		go d.tick()
+	}
+	return d
+}
+
+// tick redraws the times while units move.
+func (d *display) tick() {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-ticker.C:
+			d.mu.Lock()
+			if len(d.moving) > 0 {
+				d.erase()
+				d.draw()
+			}
+			d.mu.Unlock()
+		}
+	}
+}
+
+// end leaves the terminal as it should be found. It may be called again.
+func (d *display) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.erase()
+	select {
+	case <-d.stop:
+	default:
+		close(d.stop)
+	}
+}
+
+// line shows a line of its own.
+func (d *display) line(text string) {
+	if d.quiet {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.erase()
+	_, _ = fmt.Fprintln(d.out, text) // what cannot be shown is not worth the switch
+	d.draw()
+}
+
+// event shows a step that is begun or has ended.
+func (d *display) event(e apply.Event) {
+	if !e.Ended {
+		d.mu.Lock()
+		d.moving = append(d.moving, movement{e.Step, time.Now()})
+		d.mu.Unlock()
+		return
+	}
+	d.mu.Lock()
+	for i, m := range d.moving {
+		if m.step == e.Step {
+			d.moving = append(d.moving[:i:i], d.moving[i+1:]...)
+			break
+		}
+	}
+	d.mu.Unlock()
+	d.line(d.ended(e))
+}
+
+func (d *display) ended(e apply.Event) string {
+	text := describe(e.Step)
+	if e.Took > 0 {
+		text += fmt.Sprintf("  %.2fs", e.Took.Seconds())
+	}
+	if e.Err != nil {
+		mark := "failed"
+		if d.color {
+			mark = "\x1b[31mfailed\x1b[0m"
+		}
+		text += "  " + mark + ": " + e.Err.Error()
+	}
+	return text
+}
+
+func describe(s apply.Step) string {
+	name := s.Target.Name()
+	if s.Target.Kind() != units.TargetUnit && s.Target != "" {
+		name = string(s.Target)
+	}
+	text := fmt.Sprintf("%-9s %s", s.Op, name)
+	if s.Reason != "" {
+		text += "  (" + s.Reason + ")"
+	}
+	return strings.TrimRight(text, " ")
+}
+
+// draw writes the units that are moving; erase takes them away.
+func (d *display) draw() {
+	if !d.live {
+		return
+	}
+	for _, m := range d.moving {
+		took := fmt.Sprintf("  %.1fs", time.Since(m.begun).Seconds())
+		text := []rune(describe(m.step))
+		if room := d.width - len(took) - 3; len(text) > room {
+			text = append(text[:max(room-1, 0)], '…')
+		}
+		_, _ = fmt.Fprintf(d.out, "… %s%s\n", string(text), took) // as in line
+		d.drawn++
+	}
+}
+
+func (d *display) erase() {
+	if d.drawn > 0 {
+		_, _ = fmt.Fprintf(d.out, "\x1b[%dA\x1b[J", d.drawn) // as in line
+		d.drawn = 0
+	}
+}

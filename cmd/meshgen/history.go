@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/state"
+)
+
+// past is the JSON form of one switch.
+type past struct {
+	Number      int                `json:"number"`
+	From        int                `json:"from"`
+	Time        time.Time          `json:"time"`
+	Manifest    string             `json:"manifest"`
+	Transitions []state.Transition `json:"transitions"`
+	Result      string             `json:"result"`
+}
+
+func newHistory(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "history",
+		Short: "List the switches that this node went through",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.layout()
+			if err != nil {
+				return err
+			}
+			node, err := apply.Open(cmd.Context(), l)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = node.Close() }() // nothing was written
+			list := []past{}
+			for _, s := range node.Switches() {
+				p := past{Number: s.Generation, From: s.From, Time: s.Begin, Manifest: s.Manifest, Transitions: orEmpty(s.Transitions), Result: string(s.Result)}
+				if s.End.IsZero() {
+					p.Result = "unfinished"
+				}
+				list = append(list, p)
+			}
+			if o.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"schema": "meshgen.history/v1", "generations": list})
+			}
+			return printHistory(cmd, list, o.verbose)
+		},
+	}
+}
+
+func printHistory(cmd *cobra.Command, list []past, verbose bool) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no switch yet")
+		return err
+	}
+	for _, p := range list {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d → %d  %s  %s  %s\n",
+			p.From, p.Number, p.Time.Local().Format(time.DateTime), p.Result, count(len(p.Transitions), "transition"))
+		if err != nil {
+			return err
+		}
+		if !verbose {
+			continue
+		}
+		if err := printTransitions(cmd.OutOrStdout(), p.Transitions); err != nil {
+			return err
+		}
+	}
+	return nil
+}

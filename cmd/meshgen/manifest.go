@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"meshgen/internal/apply"
+	"meshgen/modules"
+	"meshgen/state"
+)
+
+// input reads the manifest. One that is just as it was when the generation in
+// force was compiled is not compiled again.
+func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty bool, changed func()) (apply.Input, error) {
+	dir := o.manifest
+	if dir == "" {
+		dir = l.Manifest()
+	}
+	from := modules.Options{Node: o.node, Hostname: hostname(l), AllowEmpty: allowEmpty}
+	digest, err := modules.Digest(dir, from)
+	if err != nil {
+		return apply.Input{}, err
+	}
+	if digest == inForce.Manifest && inForce.Number > 0 {
+		return apply.Input{Node: inForce.Node, Adopted: inForce.Adopted, Digest: digest, Resources: inForce.Resources}, nil
+	}
+	changed()
+	m, err := modules.Load(dir, from)
+	if err != nil {
+		return apply.Input{}, err
+	}
+	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources}, nil
+}
+
+// hostname returns the name of the host, hostname(5); that of an image is in
+// its /etc/hostname.
+func hostname(l state.Layout) string {
+	if l.Root == "/" {
+		if name, err := os.Hostname(); err == nil {
+			return name
+		}
+	}
+	text, err := os.ReadFile(l.Path("/etc/hostname"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// planned is the JSON form of a plan.
+type planned struct {
+	Schema      string             `json:"schema"`
+	Generation  fromTo             `json:"generation"`
+	Unfinished  string             `json:"unfinished,omitempty"`
+	Transitions []state.Transition `json:"transitions"`
+	Steps       []apply.Step       `json:"steps"`
+	Rejected    []units.Fault      `json:"rejected"`
+}
+
+type fromTo struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+func newPlan(o *options) *cobra.Command {
+	exitCode, allowEmpty := false, false
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Say what a switch would do",
+		Long: "plan does all that a switch does up to the point where something would change, and\n" +
+			"says what that is. Exit 3: a switch would be refused.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, unfinished, err := o.plan(cmd, allowEmpty)
+			if faults := faultsOf(err); len(faults) > 0 && o.json {
+				p.Rejected = faults
+			} else if err != nil {
+				return err
+			}
+			if err := o.printPlan(cmd.OutOrStdout(), p, unfinished); err != nil {
+				return err
+			}
+			switch {
+			case len(p.Rejected) > 0 && o.json:
+				return exitError{code: exitRejected}
+			case len(p.Rejected) > 0:
+				return exitError{exitRejected, p.Rejected}
+			case exitCode && (!p.Plan.Empty() || unfinished != ""):
+				return exitError{code: exitChanges}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit 10 where there is something to do")
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing")
+	return cmd
+}
+
+func (o *options) plan(cmd *cobra.Command, allowEmpty bool) (p apply.Prepared, unfinished string, err error) {
+	l, err := o.layout()
+	if err != nil {
+		return p, "", err
+	}
+	node, err := apply.Open(cmd.Context(), l)
+	if err != nil {
+		return p, "", err
+	}
+	defer func() { _ = node.Close() }() // nothing was written
+	if unfinished, err = node.Unfinished(); err != nil {
+		return p, "", err
+	}
+	inForce, err := node.InForce()
+	if err != nil {
+		return p, "", err
+	}
+	in, err := o.input(l, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	if err != nil {
+		return p, "", err
+	}
+	p, err = node.Prepare(cmd.Context(), in)
+	return p, unfinished, err
+}
+
+func (o *options) printPlan(w io.Writer, p apply.Prepared, unfinished string) error {
+	if o.json {
+		return printJSON(w, planned{
+			Schema: "meshgen.plan/v1", Generation: fromTo{p.From, p.To}, Unfinished: unfinished,
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected),
+		})
+	}
+	if unfinished != "" {
+		if _, err := fmt.Fprintln(w, unfinished); err != nil {
+			return err
+		}
+	}
+	if len(p.Rejected) > 0 {
+		return nil
+	}
+	if p.Plan.Empty() {
+		_, err := fmt.Fprintln(w, "nothing to do")
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "generation %d → %d\n\n", p.From, p.To); err != nil {
+		return err
+	}
+	if err := printTransitions(w, p.Transitions); err != nil {
+		return err
+	}
+	return printSteps(w, p.Plan.Steps())
+}
+
+func printTransitions(w io.Writer, transitions []state.Transition) error {
+	var rows [][]string
+	for _, t := range transitions {
+		what := string(t.To)
+		switch {
+		case t.To == "":
+			what = string(t.From)
+		case t.From != "" && t.From != t.To:
+			what = string(t.From) + " → " + string(t.To)
+		}
+		why := string(t.Decision)
+		if t.Reason != "" {
+			why += ": " + t.Reason
+		}
+		rows = append(rows, []string{string(t.Kind), t.Resource.String(), what, why})
+	}
+	return printTable(w, rows)
+}
+
+func printSteps(w io.Writer, steps []apply.Step) error {
+	if _, err := fmt.Fprintln(w, "\nin this order:"); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range steps {
+		rows = append(rows, []string{string(s.Op), string(s.Target), s.Reason})
+	}
+	return printTable(w, rows)
+}

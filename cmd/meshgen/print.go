@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/units"
+)
+
+func printJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(doc)
+}
+
+// orEmpty has a list print as [] where it is nil.
+func orEmpty[T any, S ~[]T](list S) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// joinCode ends the program with a code, after what was printed.
+func joinCode(err error, code int) error {
+	if err != nil || code == 0 {
+		return err
+	}
+	return exitError{code: code}
+}
+
+// faultsOf returns the faults that an error is made of, if it is.
+func faultsOf(err error) units.Faults {
+	faults, _ := errors.AsType[units.Faults](err)
+	return faults
+}
+
+// say prints a line of success, which --quiet leaves out.
+func (o *options) say(cmd *cobra.Command, line string) error {
+	if o.quiet {
+		return nil
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
+	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// printTable prints rows with their columns aligned, two spaces in.
+func printTable(w io.Writer, rows [][]string) error {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		line := " "
+		for i, cell := range row {
+			line += " " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1)
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+)
+
+// status is the JSON form of a node's status.
+type status struct {
+	Schema     string           `json:"schema"`
+	Generation int              `json:"generation"`
+	Unfinished string           `json:"unfinished,omitempty"`
+	Resources  []apply.Standing `json:"resources"`
+}
+
+func newStatus(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what is declared and how it does",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.layout()
+			if err != nil {
+				return err
+			}
+			node, err := apply.Open(cmd.Context(), l)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = node.Close() }() // nothing was written
+			doc := status{Schema: "meshgen.status/v1"}
+			if doc.Unfinished, err = node.Unfinished(); err != nil {
+				return err
+			}
+			if doc.Generation, doc.Resources, err = node.Status(cmd.Context()); err != nil {
+				return err
+			}
+			if o.json {
+				doc.Resources = orEmpty(doc.Resources)
+				return printJSON(cmd.OutOrStdout(), doc)
+			}
+			return printStatus(cmd, doc)
+		},
+	}
+}
+
+func printStatus(cmd *cobra.Command, doc status) error {
+	head := fmt.Sprintf("generation %d", doc.Generation)
+	if doc.Generation == 0 {
+		head = "nothing is in force"
+	}
+	if doc.Unfinished != "" {
+		head += "\n" + doc.Unfinished
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout(), head); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range doc.Resources {
+		since := ""
+		if !s.Since.IsZero() {
+			since = "since " + s.Since.Local().Format(time.DateTime)
+		}
+		name := s.Unit
+		if name == "" && len(s.Targets) > 0 {
+			name = s.Targets[0].Name()
+		}
+		rows = append(rows, []string{s.State, s.Address.String(), name, s.Active, since})
+	}
+	return printTable(cmd.OutOrStdout(), rows)
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// switched is the JSON form of a switch.
+type switched struct {
+	Schema      string             `json:"schema"`
+	Generation  fromTo             `json:"generation"`
+	Result      state.Result       `json:"result"`
+	Transitions []state.Transition `json:"transitions"`
+	Steps       []apply.Step       `json:"steps"`
+	Rejected    []units.Fault      `json:"rejected"`
+	Failed      []string           `json:"failed"`
+	Error       string             `json:"error,omitempty"`
+}
+
+func newSwitch(o *options) *cobra.Command {
+	rollback, keep, allowEmpty := "auto", 10, false
+	cmd := &cobra.Command{
+		Use:   "switch",
+		Short: "Bring the manifest into force",
+		Long: "switch compiles the manifest, and moves the machine from the set that it runs to the\n" +
+			"set that it is told to run. Where a unit of the new set does not come up, the old set\n" +
+			"is brought back. Where there is nothing to do it does nothing.\n\n" +
+			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something\n" +
+			"failed. 5: failed and rolled back. 6: another switch is running.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rollback != "auto" && rollback != "never" {
+				return usage(cmd, fmt.Errorf("--rollback %q: want auto or never", rollback))
+			}
+			if keep < 1 {
+				return usage(cmd, fmt.Errorf("--keep %d: want 1 or more", keep))
+			}
+			return o.doSwitch(cmd, apply.Options{Rollback: rollback == "auto", Keep: keep}, allowEmpty)
+		},
+	}
+	cmd.Flags().StringVar(&rollback, "rollback", rollback, "`auto` or never")
+	cmd.Flags().IntVar(&keep, "keep", keep, "`N` old generations stay on the disk")
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing, and remove everything")
+	return cmd
+}
+
+func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty bool) (err error) {
+	l, err := o.layout()
+	if err != nil {
+		return err
+	}
+	node, err := apply.OpenLocked(cmd.Context(), l)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	show := o.newDisplay(cmd.ErrOrStderr())
+	defer show.end()
+	if err := o.recover(cmd, node, options, show); err != nil {
+		return err
+	}
+	inForce, err := node.InForce()
+	if err != nil {
+		return err
+	}
+	in, err := o.input(l, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	if err != nil {
+		return o.switchRejected(cmd, err)
+	}
+	p, err := node.Prepare(cmd.Context(), in)
+	if err == nil && len(p.Rejected) > 0 {
+		err = p.Rejected
+	}
+	if err != nil {
+		return o.switchRejected(cmd, err)
+	}
+	out, err := node.Switch(cmd.Context(), p, options, show.event)
+	show.end()
+	return o.switchEnded(cmd, p, out, err)
+}
+
+// recover finishes or undoes what a switch that was cut short has left.
+func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Options, show *display) error {
+	unfinished, err := node.Unfinished()
+	if err != nil {
+		return err
+	}
+	if unfinished != "" {
+		show.line(strings.Replace(unfinished, "the next switch", "this switch", 1))
+	}
+	out, err := node.Recover(cmd.Context(), options, show.event)
+	if err != nil {
+		return exitError{exitFailed, fmt.Errorf("recover: %w", err)}
+	}
+	if len(out.Failed) > 0 {
+		show.line(strings.Join(out.Failed, "\n"))
+	}
+	return nil
+}
+
+func (o *options) switchRejected(cmd *cobra.Command, err error) error {
+	faults := faultsOf(err)
+	if !o.json || len(faults) == 0 {
+		return err
+	}
+	doc := switched{Schema: "meshgen.switch/v1", Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, Failed: []string{}}
+	return joinCode(printJSON(cmd.OutOrStdout(), doc), exitRejected)
+}
+
+func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, err error) error {
+	code := exitOf(out, err)
+	if o.json {
+		doc := switched{
+			Schema: "meshgen.switch/v1", Generation: fromTo{out.From, out.To}, Result: out.Result,
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Failed: orEmpty(out.Failed),
+		}
+		if err != nil {
+			doc.Error = err.Error()
+		}
+		return joinCode(printJSON(cmd.OutOrStdout(), doc), code)
+	}
+	if code == 0 {
+		return o.say(cmd, outcome(p, out))
+	}
+	return exitError{code, explain(out, err)}
+}
+
+// exitOf returns the exit code that tells how a switch ended.
+func exitOf(out apply.Outcome, err error) int {
+	switch out.Result {
+	case state.RolledBack:
+		return exitRolledBack
+	case state.Failed:
+		return exitIncomplete
+	case state.Done, state.Undone:
+	}
+	if err != nil || out.Result != state.Done {
+		return exitFailed
+	}
+	return 0
+}
+
+func outcome(p apply.Prepared, out apply.Outcome) string {
+	if p.Plan.Empty() {
+		return fmt.Sprintf("generation %d is in force: nothing to do", out.To)
+	}
+	return fmt.Sprintf("generation %d is in force", out.To)
+}
+
+// explain says what failed, where the machine stands, and what comes next.
+func explain(out apply.Outcome, err error) error {
+	var lines []string
+	lines = append(lines, out.Failed...)
+	if err != nil {
+		lines = append(lines, err.Error())
+	}
+	switch out.Result {
+	case state.RolledBack:
+		lines = append(lines, fmt.Sprintf("rolled back: %s", inForce(out.To)), "hint: mend the manifest or what it needs, then switch again")
+	case state.Failed:
+		lines = append(lines, fmt.Sprintf("generation %d is in force, with what is said above", out.To), "hint: the next switch tries again what is left")
+	case state.Undone:
+		lines = append(lines, "undone: "+inForce(out.To))
+	case state.Done:
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+func inForce(generation int) string {
+	if generation == 0 {
+		return "nothing is in force, as before"
+	}
+	return fmt.Sprintf("generation %d is in force, as before", generation)
+}

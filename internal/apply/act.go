@@ -1,0 +1,293 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"meshgen/internal/durable"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// actDeadline bounds each wait for systemd. systemd ends most jobs by itself, by
+// TimeoutStartSec= and TimeoutStopSec=; this is for those that have none.
+const actDeadline = 15 * time.Minute
+
+// move is one run from a generation to another.
+type move struct {
+	node     *Node
+	from, to state.Generation
+	plan     Plan
+	records  map[units.Target]state.Record // before the move
+	seen     sight
+	progress Progress
+
+	inForce bool     // current points to what the move leads to
+	failed  []string // units that did not come up
+	faults  map[string]error
+}
+
+// act does what the plan says, step by step. The ledger has the intent already.
+// It returns with everything done, or with what it could not do; inForce tells
+// on which side of the flip it ended.
+func (m *move) act(ctx context.Context) error {
+	staged, err := m.stageFiles()
+	if err != nil {
+		return err
+	}
+	steps := []func(context.Context) error{
+		m.raiseBridge,
+		m.rescue,
+		m.stopUnits,
+		m.freeNetworks,
+		func(context.Context) error { return m.flip(staged) },
+		m.handOver,
+		m.lowerBridge,
+		m.startUnits,
+		m.confirm,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			if !m.inForce {
+				err = errors.Join(err, discard(staged))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func discard(staged []durable.Staged) error {
+	var errs []error
+	for _, s := range slices.Backward(staged) {
+		errs = append(errs, s.Discard())
+	}
+	return errors.Join(errs...)
+}
+
+// flip puts the new set in force: config files first, then every unit at once
+// by one link.
+func (m *move) flip(staged []durable.Staged) error {
+	if err := m.renameFiles(staged); err != nil {
+		return err
+	}
+	if m.to.Number == 0 {
+		if err := durable.Remove(m.node.Layout.Current()); err != nil {
+			return err
+		}
+	} else if err := state.SetCurrent(m.node.Layout, m.to.Number); err != nil {
+		return err
+	}
+	m.inForce = true
+	return nil
+}
+
+// jobs runs a verb over units and returns those whose job was not done.
+func (m *move) jobs(ctx context.Context, verb host.Verb, names []string) []host.Job {
+	if m.node.Systemd == nil || len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, actDeadline)
+	defer cancel()
+	step := func(name string) Step {
+		return Step{Op: Op(verb), Target: units.Of(units.TargetUnit, name), Reason: m.plan.reasons[name]}
+	}
+	for _, name := range names {
+		m.progress(Event{Step: step(name)})
+	}
+	jobs := m.node.Systemd.Run(ctx, verb, names, func(j host.Job) {
+		m.progress(Event{Step: step(j.Unit), Ended: true, Took: j.Took, Err: j.Err})
+	})
+	return slices.DeleteFunc(jobs, func(j host.Job) bool { return j.Err == nil })
+}
+
+// stopUnits stops what cannot be handed over, and sees that it is down. A unit
+// that ended badly is down all the same.
+func (m *move) stopUnits(ctx context.Context) error {
+	failed := m.jobs(ctx, host.Stop, m.plan.Stop)
+	up, err := m.stillUp(ctx, m.plan.Stop)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range up {
+		errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
+	}
+	for _, j := range failed {
+		if slices.Contains(up, j.Unit) {
+			errs = append(errs, j.Err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *move) stillUp(ctx context.Context, names []string) (up []string, err error) {
+	if m.node.Systemd == nil {
+		return nil, nil
+	}
+	found, err := m.node.Systemd.Units(ctx, names)
+	for _, name := range names {
+		if found[name].Up() {
+			up = append(up, name)
+		}
+	}
+	return up, err
+}
+
+func (m *move) freeNetworks(ctx context.Context) error {
+	m.node.forget()
+	for _, t := range m.plan.Free {
+		if err := m.removeObject(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOver starts each renamed unit: its fence has systemd stop the old one
+// first, in the same transaction.
+func (m *move) handOver(ctx context.Context) error {
+	var names, olds []string
+	for _, h := range m.plan.Handover {
+		names = append(names, h.New)
+		olds = append(olds, h.Old)
+	}
+	for _, j := range m.jobs(ctx, host.Start, names) {
+		m.fail(j.Unit, j.Err)
+	}
+	up, err := m.stillUp(ctx, olds)
+	if err != nil {
+		return err
+	}
+	// What its successor's start did not stop is stopped now, while systemd
+	// still has its definition.
+	m.jobs(ctx, host.Stop, up)
+	if up, err = m.stillUp(ctx, up); err == nil && len(up) > 0 {
+		err = fmt.Errorf("%s: stopped, and still up", strings.Join(up, ", "))
+	}
+	return err
+}
+
+// fail notes a unit that did not come up; the first cause counts.
+func (m *move) fail(unit string, err error) {
+	if m.faults[unit] == nil {
+		m.failed = append(m.failed, unit)
+		m.faults[unit] = err
+	}
+}
+
+// startUnits brings up what is new or changed, and what was up before and went
+// down with a unit that it needs.
+func (m *move) startUnits(ctx context.Context) error {
+	if len(m.failed) > 0 {
+		return nil // the set will not stand: no more is started
+	}
+	for _, step := range []struct {
+		verb  host.Verb
+		names []string
+	}{{host.Reload, m.plan.ReloadUnits}, {host.Restart, m.plan.Restart}, {host.Start, m.plan.Start}} {
+		for _, j := range m.jobs(ctx, step.verb, step.names) {
+			m.fail(j.Unit, j.Err)
+		}
+	}
+	interrupted, err := m.interrupted(ctx)
+	if err != nil {
+		return err
+	}
+	for _, j := range m.jobs(ctx, host.Start, interrupted) {
+		m.fail(j.Unit, j.Err)
+	}
+	return nil
+}
+
+func (m *move) interrupted(ctx context.Context) ([]string, error) {
+	if m.node.Systemd == nil {
+		return nil, nil
+	}
+	var were []string
+	for _, u := range m.to.Units {
+		if m.seen.units[u.Name].Up() {
+			were = append(were, u.Name)
+		}
+	}
+	now, err := m.node.Systemd.Units(ctx, were)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(were, func(name string) bool {
+		return now[name].Active != "inactive" || slices.Contains(m.failed, name)
+	}), nil
+}
+
+// confirm sees that each unit of the plan is up and from our definition, and
+// records what it was started with.
+func (m *move) confirm(ctx context.Context) error {
+	if m.node.Systemd == nil {
+		return nil
+	}
+	names := m.plan.Touched()
+	for _, u := range m.to.Units {
+		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
+			names = append(names, u.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	found, err := m.node.Systemd.Units(ctx, names)
+	if err != nil {
+		return err
+	}
+	details, err := m.node.Systemd.Details(ctx, names)
+	if err != nil {
+		return err
+	}
+	var started []state.Event
+	for _, u := range m.to.Units {
+		if !slices.Contains(names, u.Name) {
+			continue
+		}
+		if err := m.verdict(u.Name, found[u.Name], details[u.Name]); err != nil {
+			m.progress(Event{Step: Step{Op: "confirm", Target: units.Of(units.TargetUnit, u.Name)}, Ended: true, Err: err})
+			m.fail(u.Name, err)
+		}
+		if d := details[u.Name]; found[u.Name].Up() || d.Invocation != "" {
+			started = append(started, state.Event{
+				Kind: state.EventStarted, Generation: m.to.Number,
+				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
+			})
+		}
+	}
+	if len(started) == 0 {
+		return nil
+	}
+	return m.node.Ledger.Append(started...)
+}
+
+// verdict says what is wrong with a unit that is to be up.
+func (m *move) verdict(name string, u host.Unit, d host.Details) error {
+	planned := slices.Contains(m.plan.Touched(), name)
+	switch {
+	case !planned && !u.Up():
+		return nil
+	case u.Load != "loaded":
+		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
+	case d.Fragment != generatedBy+name:
+		return fmt.Errorf("%s: runs from %s, which is not of meshgen", name, d.Fragment)
+	case u.Active == "active" || u.Active == "reloading":
+		return nil
+	case u.Active == "inactive" && d.Type == "oneshot" && d.Result == "success":
+		return nil
+	case u.Sub == "auto-restart":
+		return fmt.Errorf("%s: ended (%s) and waits to be started again", name, d.Result)
+	}
+	return fmt.Errorf("%s: %s (%s)", name, u.Active, d.Result)
+}
+
+// generatedBy is where systemd has the units that its generators made.
+const generatedBy = "/run/systemd/generator/"

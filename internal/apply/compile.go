@@ -1,0 +1,355 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshgen/generator"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Input is what the manifest says, for one node.
+type Input struct {
+	Node      string
+	Adopted   bool
+	Digest    string // of all that the manifest was read from
+	Resources []units.Resource
+}
+
+// convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.
+const convertDeadline = time.Minute
+
+// Compiled is a generation that is not on the disk yet, and its files.
+type Compiled struct {
+	Generation state.Generation
+	Tree       state.Tree
+}
+
+// Compile renders the resources and has the machine's own converter make units
+// of them; what is just as in the previous generation is taken over from it.
+// What the converter refuses comes back as units.Faults. Below --root there may
+// be no converter: the generator then converts at boot.
+func Compile(ctx context.Context, l state.Layout, in Input, previous state.Generation) (Compiled, error) {
+	resources, err := resolveOwners(l, in.Resources)
+	if err != nil {
+		return Compiled{}, err
+	}
+	converter, ok := generator.FindConverter(l.Root)
+	g := state.Generation{
+		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
+		Converter: converter.Fingerprint, Resources: resources,
+	}
+	c := Compiled{Generation: g, Tree: state.Tree{
+		Files: map[string][]byte{}, Links: map[string]string{},
+	}}
+	kept := c.keep(previous)
+	had := contents(previous)
+	for _, r := range resources {
+		if r.Address.Kind == units.KindFile {
+			c.add(filepath.Join("files", r.File.Digest), r.File.Content, had[r.File.Digest])
+		} else {
+			c.add(filepath.Join("quadlet", units.QuadletFile(r)), []byte(units.Render(r)), kept[r.Address])
+		}
+	}
+	if ok {
+		err = c.convert(ctx, l, converter, kept, previous)
+	}
+	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
+	return c, err
+}
+
+// contents returns the digests of the file contents that a generation holds.
+func contents(g state.Generation) map[string]bool {
+	digests := map[string]bool{}
+	for _, r := range g.Resources {
+		if r.File != nil {
+			digests[r.File.Digest] = true
+		}
+	}
+	return digests
+}
+
+func (c *Compiled) add(path string, content []byte, same bool) {
+	if same {
+		c.Tree.Same = append(c.Tree.Same, path)
+		return
+	}
+	c.Tree.Files[path] = content
+}
+
+// keep returns the resources that are as they were in the previous generation,
+// in all but their positions, and so become what they became there.
+func (c *Compiled) keep(previous state.Generation) map[units.Address]bool {
+	kept := map[units.Address]bool{}
+	if previous.Number == 0 || previous.Converter != c.Generation.Converter {
+		return kept
+	}
+	before := make(map[units.Address]units.Resource, len(previous.Resources))
+	for _, r := range previous.Resources {
+		before[r.Address] = r
+	}
+	for _, r := range c.Generation.Resources {
+		if b, ok := before[r.Address]; ok && sameResource(b, r) {
+			kept[r.Address] = true
+		}
+	}
+	// What Quadlet makes of a unit depends on those that it refers to.
+	for changed := true; changed; {
+		changed = false
+		for _, r := range c.Generation.Resources {
+			if kept[r.Address] && slices.ContainsFunc(r.Uses, func(a units.Address) bool { return !kept[a] }) {
+				kept[r.Address] = false
+				changed = true
+			}
+		}
+	}
+	return kept
+}
+
+func sameResource(a, b units.Resource) bool {
+	return reflect.DeepEqual(unplaced(a), unplaced(b))
+}
+
+// unplaced returns the resource without its positions and contents.
+func unplaced(r units.Resource) units.Resource {
+	r.Position = units.Position{}
+	r.Sections = slices.Clone(r.Sections)
+	for i, s := range r.Sections {
+		entries := slices.Clone(s.Entries)
+		for j := range entries {
+			entries[j].Position = units.Position{}
+		}
+		r.Sections[i].Entries = entries
+	}
+	if r.File != nil {
+		f := *r.File
+		f.Content = nil
+		r.File = &f
+	}
+	return r
+}
+
+// convert runs the converter over what is not kept, and what that refers to.
+func (c *Compiled) convert(ctx context.Context, l state.Layout, converter generator.Converter, kept map[units.Address]bool, previous state.Generation) error {
+	quadlets, fresh := c.toConvert(kept)
+	out := generator.Output{}
+	if len(quadlets) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, convertDeadline)
+		defer cancel()
+		var refused []generator.Refusal
+		var err error
+		out, refused, err = converter.Convert(ctx, quadlets, filepath.Join("/", relative(l, l.Current()), "quadlet"))
+		if err != nil {
+			return err
+		}
+		if faults := c.faults(ctx, converter, refused, fresh, out); len(faults) > 0 {
+			return faults
+		}
+	}
+	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint + "\n")
+	for _, u := range previous.Units {
+		if kept[u.Resource] {
+			c.keepUnit(u)
+		}
+	}
+	for _, r := range fresh {
+		name := units.Unit(r)
+		text := out.Units[name]
+		c.Tree.Files[filepath.Join(generator.NormalDir, name)] = []byte(text)
+		u := state.Unit{Name: name, Resource: r.Address, Digest: units.RunDigest(text), Text: state.TextDigest(text)}
+		for link, to := range out.Links {
+			if filepath.Base(link) == name {
+				u.Wanted = true
+				u.Links = append(u.Links, link)
+				c.Tree.Links[filepath.Join(generator.NormalDir, link)] = to
+			}
+		}
+		slices.Sort(u.Links)
+		c.Generation.Units = append(c.Generation.Units, u)
+	}
+	return nil
+}
+
+func (c *Compiled) keepUnit(u state.Unit) {
+	c.Tree.Same = append(c.Tree.Same, filepath.Join(generator.NormalDir, u.Name))
+	for _, link := range u.Links {
+		c.Tree.Links[filepath.Join(generator.NormalDir, link)] = "../" + u.Name
+	}
+	c.Generation.Units = append(c.Generation.Units, u)
+}
+
+// relative returns path as it is seen below the layout's root.
+func relative(l state.Layout, path string) string {
+	return strings.TrimPrefix(path, strings.TrimSuffix(l.Root, "/"))
+}
+
+// toConvert returns the Quadlets that the converter has to see, and the
+// resources whose units are wanted of it.
+func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]string, fresh []units.Resource) {
+	quadlets = map[string]string{}
+	byAddress := map[units.Address]units.Resource{}
+	for _, r := range c.Generation.Resources {
+		byAddress[r.Address] = r
+	}
+	for _, r := range c.Generation.Resources {
+		if r.Address.Kind == units.KindFile || kept[r.Address] {
+			continue
+		}
+		fresh = append(fresh, r)
+		for _, a := range append([]units.Address{r.Address}, r.Uses...) {
+			used := byAddress[a]
+			if name := units.QuadletFile(used); name != "" {
+				quadlets[name] = units.Render(used)
+			}
+		}
+	}
+	return quadlets, fresh
+}
+
+var unsupportedKey = regexp.MustCompile(`unsupported key '([^']+)' in group '([^']+)'`) //nolint:gochecknoglobals // compiled once
+
+// faults turns what the converter refused into faults at the owner's lines.
+func (c *Compiled) faults(ctx context.Context, converter generator.Converter, refused []generator.Refusal, fresh []units.Resource, out generator.Output) units.Faults {
+	var faults units.Faults
+	named := map[string]bool{}
+	byFile := map[string]units.Resource{}
+	for _, r := range c.Generation.Resources {
+		byFile[units.QuadletFile(r)] = r
+	}
+	for _, refusal := range refused {
+		r, ok := byFile[refusal.File]
+		if !ok {
+			faults = append(faults, units.Fault{Message: "quadlet: " + refusal.Message})
+			continue
+		}
+		named[refusal.File] = true
+		f := units.Fault{Position: r.Position, Message: r.Address.String() + ": this machine's quadlet refuses it: " + refusal.Message}
+		if m := unsupportedKey.FindStringSubmatch(refusal.Message); m != nil {
+			f = keyFault(ctx, converter, r, m[2], m[1], f)
+		}
+		faults = append(faults, f)
+	}
+	for _, r := range fresh {
+		if _, made := out.Units[units.Unit(r)]; !made && !named[units.QuadletFile(r)] {
+			faults = append(faults, units.Fault{Position: r.Position, Message: r.Address.String() + ": this machine's quadlet made no " + units.Unit(r) + " of it"})
+		}
+	}
+	slices.SortFunc(faults, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
+	return faults
+}
+
+// keyFault places a fault at the key that the converter does not know.
+func keyFault(ctx context.Context, converter generator.Converter, r units.Resource, section, key string, f units.Fault) units.Fault {
+	for _, s := range r.Sections {
+		for _, e := range s.Entries {
+			if s.Name != section || e.Key != key {
+				continue
+			}
+			f.Position = e.Position
+			f.Message = r.Address.String() + ": " + section + "." + key + ": unknown to this machine's quadlet"
+			if version, err := converter.Version(ctx); err == nil {
+				f.Message += ", which is of podman " + version
+			}
+			if e.Since != "" {
+				f.Hint = "it came with podman " + e.Since
+			}
+		}
+	}
+	return f
+}
+
+// resolveOwners returns the resources with the owners of files as numbers, as
+// the machine's passwd(5) and group(5) have them.
+func resolveOwners(l state.Layout, resources []units.Resource) ([]units.Resource, error) {
+	tables := map[string]map[string]string{}
+	resolve := func(table, name string) (string, error) {
+		if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+			return name, nil
+		}
+		if tables[table] == nil {
+			var err error
+			if tables[table], err = readIDs(l.Path(table)); err != nil {
+				return "", err
+			}
+		}
+		id, ok := tables[table][name]
+		if !ok {
+			return "", fmt.Errorf("%q is not in %s", name, table)
+		}
+		return id, nil
+	}
+	resolved := slices.Clone(resources)
+	var faults units.Faults
+	for i, r := range resolved {
+		if r.File == nil {
+			continue
+		}
+		f := *r.File
+		var errOwner, errGroup error
+		f.Owner, errOwner = resolve("/etc/passwd", f.Owner)
+		f.Group, errGroup = resolve("/etc/group", f.Group)
+		if err := errors.Join(errOwner, errGroup); err != nil {
+			faults = append(faults, units.Fault{Position: r.Position, Message: r.Address.String() + ": owner: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+				Hint: "a number is taken as it stands"})
+		}
+		resolved[i].File = &f
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return resolved, nil
+}
+
+// readIDs returns the names and numbers of passwd(5) or group(5); root is 0
+// where there is no such file.
+func readIDs(path string) (map[string]string, error) {
+	ids := map[string]string{"root": "0"}
+	text, err := os.ReadFile(path) //nolint:gosec // passwd or group
+	if errors.Is(err, os.ErrNotExist) {
+		return ids, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) > 2 {
+			ids[fields[0]] = fields[2]
+		}
+	}
+	return ids, nil
+}
+
+// fences returns, for each unit of the generation, the retired and live unit
+// names that its resource had before and that nothing declared has now.
+func fences(g state.Generation, records []state.Record) []generator.Fence {
+	taken := map[string]bool{}
+	unit := map[units.Address]string{}
+	for _, u := range g.Units {
+		taken[u.Name] = true
+		unit[u.Resource] = u.Name
+	}
+	predecessors := map[string][]string{}
+	for _, r := range records {
+		name := r.Target.Name()
+		if successor := unit[r.Resource]; r.Target.Kind() == units.TargetUnit && successor != "" && !taken[name] {
+			predecessors[successor] = append(predecessors[successor], name)
+		}
+	}
+	var found []generator.Fence
+	for _, name := range slices.Sorted(maps.Keys(predecessors)) {
+		found = append(found, generator.Fence{Unit: name, Predecessors: predecessors[name]})
+	}
+	return found
+}

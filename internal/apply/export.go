@@ -1,0 +1,52 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"meshgen/internal/durable"
+	"meshgen/units"
+)
+
+// Export writes what was compiled into a directory that is not there or is
+// empty: the Quadlets below quadlet, the config files below files, at their
+// paths.
+func Export(c Compiled, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s: not empty\nhint: name a directory that is not there yet", dir)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	var staged []durable.Staged
+	write := func(path string, content []byte, mode uint32) error {
+		s, err := durable.Stage(dir, path, content, fileMode(mode), -1, -1)
+		staged = append(staged, s)
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Quadlets are no secret
+		return err
+	}
+	for _, r := range c.Generation.Resources {
+		if r.File != nil {
+			err = write(filepath.Join("/files", r.File.Path), r.File.Content, r.File.Mode)
+		} else {
+			err = write(filepath.Join("/quadlet", units.QuadletFile(r)), []byte(units.Render(r)), 0o644)
+		}
+		if err != nil {
+			return errors.Join(err, discard(staged))
+		}
+	}
+	for _, s := range staged {
+		if err := s.Rename(); err != nil {
+			return err
+		}
+	}
+	return durable.Sync(dir)
+}

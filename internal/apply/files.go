@@ -1,0 +1,138 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"meshgen/internal/durable"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// stageFiles writes the temporaries of the files to come, beside their places,
+// and returns once they are on the disk.
+func (m *move) stageFiles() ([]durable.Staged, error) {
+	var staged []durable.Staged
+	var dirs []string
+	for _, r := range m.plan.Write {
+		s, err := m.stageFile(*r.File)
+		if err != nil {
+			return nil, errors.Join(err, discard(staged))
+		}
+		staged = append(staged, s)
+		dirs = append(dirs, filepath.Dir(m.node.Layout.Path(r.File.Path)))
+	}
+	if err := durable.Sync(dirs...); err != nil {
+		return nil, errors.Join(err, discard(staged))
+	}
+	return staged, nil
+}
+
+func (m *move) stageFile(f units.File) (durable.Staged, error) {
+	content, err := os.ReadFile(filepath.Join(m.node.Layout.Generation(m.to.Number), "files", f.Digest))
+	if err != nil {
+		return durable.Staged{}, err
+	}
+	uid, errOwner := strconv.Atoi(f.Owner)
+	gid, errGroup := strconv.Atoi(f.Group)
+	if err := errors.Join(errOwner, errGroup); err != nil {
+		return durable.Staged{}, fmt.Errorf("%s: owner: %w", f.Path, err)
+	}
+	return durable.Stage(m.node.Layout.Root, f.Path, content, fileMode(f.Mode), uid, gid)
+}
+
+// fileMode returns the mode with chmod(2)'s bits in the places that package fs
+// has for them.
+func fileMode(mode uint32) fs.FileMode {
+	fm := fs.FileMode(mode & 0o777)
+	if mode&0o4000 != 0 {
+		fm |= fs.ModeSetuid
+	}
+	if mode&0o2000 != 0 {
+		fm |= fs.ModeSetgid
+	}
+	if mode&0o1000 != 0 {
+		fm |= fs.ModeSticky
+	}
+	return fm
+}
+
+// renameFiles puts the files in place. What other hands made of one of ours is
+// kept in the backups; what changed since it was looked at stops the switch.
+func (m *move) renameFiles(staged []durable.Staged) error {
+	for _, r := range m.plan.Write {
+		t := units.Of(units.TargetFile, r.File.Path)
+		if err := m.unchanged(t); err != nil {
+			return err
+		}
+		if err := m.backUp(t); err != nil {
+			return err
+		}
+	}
+	var dirs []string
+	for i, s := range staged {
+		if err := s.Rename(); err != nil {
+			return err
+		}
+		dirs = append(dirs, filepath.Dir(m.node.Layout.Path(s.Path)))
+		m.progress(Event{Step: Step{Op: "write", Target: units.Of(units.TargetFile, m.plan.Write[i].File.Path)}, Ended: true})
+	}
+	return durable.Sync(dirs...)
+}
+
+// unchanged sees that a file is as it was when the switch was judged.
+func (m *move) unchanged(t units.Target) error {
+	now, there, err := fileState(m.node.Layout.Path(t.Name()))
+	if err != nil {
+		return err
+	}
+	seen, was := m.seen.observed.Files[t]
+	if there != was || now != seen {
+		return fmt.Errorf("%s: changed while the switch was under way\nhint: look at it, then switch again", t.Name())
+	}
+	return nil
+}
+
+// backUp keeps a copy of a file of ours that is not as we wrote it.
+func (m *move) backUp(t units.Target) error {
+	seen, there := m.seen.observed.Files[t]
+	record, ours := m.records[t]
+	if !there || !ours || seen.Digest == record.Digest || strings.HasPrefix(seen.Digest, "a ") {
+		return nil
+	}
+	path := m.node.Layout.Path(t.Name())
+	content, err := os.ReadFile(path) //nolint:gosec // a declared path
+	if err != nil {
+		return err
+	}
+	name := time.Now().UTC().Format("20060102T150405Z") + strings.ReplaceAll(t.Name(), "/", "!")
+	dir := m.node.Layout.Backups()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	backup := filepath.Join(dir, name)
+	if err := durable.WriteFile(backup, content, 0o600); err != nil {
+		return err
+	}
+	m.progress(Event{Step: Step{Op: "keep", Target: t, Reason: "as other hands left it, in " + backup}, Ended: true})
+	return nil
+}
+
+// missingDirs returns the directories that a file needs and that are not there,
+// the outermost first.
+func missingDirs(l state.Layout, path string) []string {
+	var missing []string
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(l.Path(dir)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append([]string{dir}, missing...)
+	}
+	return missing
+}

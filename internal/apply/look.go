@@ -1,0 +1,253 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"meshgen/generator"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// sight is what one look at the machine found.
+type sight struct {
+	units    map[string]host.Unit
+	observed state.Observed
+}
+
+// look looks at what is declared and at what the ledger has as ours, and no
+// further: podman is asked only for the kinds in which a new name is declared.
+func (n *Node) look(ctx context.Context, desired state.Generation, records []state.Record) (sight, error) {
+	ours := map[units.Target]bool{}
+	var names []string
+	paths := map[units.Target]bool{}
+	for _, r := range records {
+		ours[r.Target] = true
+		switch r.Target.Kind() {
+		case units.TargetUnit:
+			names = append(names, r.Target.Name())
+		case units.TargetFile:
+			paths[r.Target] = true
+		}
+	}
+	var fresh []units.Target
+	for _, r := range desired.Resources {
+		for _, t := range units.Targets(r) {
+			if ours[t] {
+				continue
+			}
+			fresh = append(fresh, t)
+			switch t.Kind() {
+			case units.TargetUnit:
+				names = append(names, t.Name())
+			case units.TargetFile:
+				paths[t] = true
+			}
+		}
+	}
+	seen := sight{units: map[string]host.Unit{}}
+	var err error
+	if n.Systemd != nil {
+		if seen.units, err = n.Systemd.Units(ctx, names); err != nil {
+			return sight{}, err
+		}
+	}
+	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
+		return sight{}, err
+	}
+	seen.observed.Taken, err = n.taken(ctx, fresh, seen)
+	return seen, err
+}
+
+func (n *Node) lookAtFiles(paths map[units.Target]bool) (map[units.Target]state.FileState, error) {
+	found := make(map[units.Target]state.FileState, len(paths))
+	for t := range paths {
+		s, there, err := fileState(n.Layout.Path(t.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			found[t] = s
+		}
+	}
+	return found, nil
+}
+
+// fileState returns the state of what lies at path. What is no regular file has
+// its type for a digest: it is like no content that was written.
+func fileState(path string) (s state.FileState, there bool, err error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, err
+	}
+	s.Meta = state.MetaOf(info)
+	if !info.Mode().IsRegular() {
+		s.Digest = "a " + fileType(info.Mode())
+		return s, true, nil
+	}
+	f, err := os.Open(path) //nolint:gosec // a declared path
+	if err != nil {
+		return s, false, err
+	}
+	defer func() { _ = f.Close() }() // read-only
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return s, false, fmt.Errorf("%s: read: %w", path, err)
+	}
+	s.Digest = hex.EncodeToString(h.Sum(nil))
+	return s, true, nil
+}
+
+func fileType(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&os.ModeSymlink != 0:
+		return "symbolic link"
+	}
+	return "special file"
+}
+
+// taken says of each name that is new to the ledger whether something on the
+// machine holds it, and what.
+func (n *Node) taken(ctx context.Context, fresh []units.Target, seen sight) (map[units.Target]string, error) {
+	taken := map[units.Target]string{}
+	for _, t := range fresh {
+		var holder string
+		switch t.Kind() {
+		case units.TargetUnit:
+			holder = n.unitHolder(t.Name(), seen.units[t.Name()])
+		case units.TargetFile:
+			if s, there := seen.observed.Files[t]; there {
+				holder = fileHolder(n.Layout.Path(t.Name()), s)
+			}
+		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+			object, there, err := n.object(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			if there {
+				holder = objectHolder(t, object)
+			}
+		}
+		if holder != "" {
+			taken[t] = holder
+		}
+	}
+	return taken, nil
+}
+
+func (n *Node) unitHolder(name string, u host.Unit) string {
+	if path := generator.Definition(n.Layout.Root, name); path != "" {
+		return "defined by " + path
+	}
+	switch {
+	case u.Load == "masked":
+		return "masked"
+	case u.Up() && u.Load == "loaded":
+		return "a unit of that name is " + u.Active
+	case u.Up():
+		return "a unit of that name is " + u.Active + " and its definition is gone"
+	}
+	return ""
+}
+
+func fileHolder(path string, s state.FileState) string {
+	if len(s.Digest) == sha256.Size*2 {
+		return "a file is at " + path
+	}
+	return s.Digest + " is at " + path
+}
+
+func objectHolder(t units.Target, o host.Object) string {
+	if t.Kind() != units.TargetContainer {
+		return "a " + t.Kind() + " of that name exists"
+	}
+	does := "exists"
+	if o.Running {
+		does = "runs"
+	}
+	return fmt.Sprintf("container %.12s of image %s %s", o.ID, o.Image, does)
+}
+
+// object returns the podman object that holds a target.
+func (n *Node) object(ctx context.Context, t units.Target) (host.Object, bool, error) {
+	if n.objects == nil {
+		return host.Object{}, false, nil
+	}
+	all, err := n.objects.get(ctx, t.Kind())
+	if err != nil {
+		return host.Object{}, false, err
+	}
+	o, ok := all[t.Name()]
+	return o, ok, nil
+}
+
+// listing holds podman's lists of one look, each made when first asked for.
+type listing struct {
+	podman host.Podman
+	lists  map[string]func() (map[string]host.Object, error)
+	mu     sync.Mutex
+}
+
+func newListing(p host.Podman) *listing {
+	return &listing{podman: p, lists: map[string]func() (map[string]host.Object, error){}}
+}
+
+// Foresee has podman list its containers while other work goes on. A call of
+// podman takes a tenth of a second, most of which is its start.
+func (n *Node) Foresee(ctx context.Context) {
+	if n.objects != nil {
+		go func() { _, _ = n.objects.get(ctx, units.TargetContainer) }() // the error comes again when asked
+	}
+}
+
+// forget drops the lists: what was listed may have changed.
+func (n *Node) forget() {
+	if n.objects != nil {
+		n.objects = newListing(n.Podman)
+	}
+}
+
+func (l *listing) get(ctx context.Context, kind string) (map[string]host.Object, error) {
+	l.mu.Lock()
+	list, ok := l.lists[kind]
+	if !ok {
+		list = sync.OnceValues(func() (map[string]host.Object, error) { return l.list(ctx, kind) })
+		l.lists[kind] = list
+	}
+	l.mu.Unlock()
+	return list()
+}
+
+func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object, error) {
+	var found []host.Object
+	var err error
+	switch kind {
+	case units.TargetContainer:
+		found, err = l.podman.Containers(ctx)
+	case units.TargetVolume:
+		found, err = l.podman.Volumes(ctx)
+	case units.TargetNetwork:
+		found, err = l.podman.Networks(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]host.Object, len(found))
+	for _, o := range found {
+		byName[o.Name] = o
+	}
+	return byName, nil
+}

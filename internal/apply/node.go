@@ -1,0 +1,151 @@
+// Package apply moves a node from the set it runs to the set it is told to run,
+// and is the only writer of managed things.
+//
+// [Prepare] compiles, looks, compares and judges, and touches nothing; [Switch]
+// does the same and then acts. What is prepared is plain values: a generation,
+// transitions, a plan. Finishing or undoing a switch that was cut short and
+// rolling back are the same acts with another generation as their aim.
+//
+// Two rules hold in every act. The ledger names a thing before the thing is
+// there; and a name leaves the ledger's live set only after its absence was
+// seen. What the switch does and what a power cut leaves after each step is
+// told in docs/architecture.md.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"meshgen/internal/host"
+	"meshgen/state"
+)
+
+// Node is a node whose ledger is open. Close it when done.
+type Node struct {
+	Layout state.Layout
+	Ledger *state.Ledger // nil where there is none yet
+	// Systemd is nil below --root: nothing runs there.
+	Systemd *host.Systemd
+	Podman  host.Podman
+
+	machine string
+	lock    *state.Lock
+	objects *listing
+	inForce state.Generation // as last read
+}
+
+// Open opens the node for reading: no lock is taken and nothing is written.
+func Open(ctx context.Context, l state.Layout) (*Node, error) {
+	n := &Node{Layout: l}
+	return n, n.open(ctx)
+}
+
+// OpenLocked opens the node for a switch and holds its lock until Close. The
+// error is a *state.LockedError where another holds it.
+func OpenLocked(ctx context.Context, l state.Layout) (*Node, error) {
+	lock, err := state.Acquire(l)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Layout: l, lock: lock}
+	if err := n.open(ctx); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) open(ctx context.Context) error {
+	machine, err := machineID(n.Layout)
+	if err != nil {
+		return err
+	}
+	n.machine = machine
+	n.Ledger, err = state.OpenLedger(n.Layout, machine)
+	if errors.Is(err, state.ErrNoLedger) {
+		err = unledgered(n.Layout)
+	}
+	if err != nil {
+		return err
+	}
+	if n.Layout.Root != "/" {
+		return nil
+	}
+	n.Systemd, err = host.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	n.Podman, err = host.FindPodman()
+	n.objects = newListing(n.Podman)
+	return err
+}
+
+// unledgered says whether a node may begin without a ledger: only one that was
+// never given anything.
+func unledgered(l state.Layout) error {
+	numbers, err := state.Numbers(l)
+	if err != nil {
+		return err
+	}
+	if len(numbers) > 0 {
+		return fmt.Errorf("%s: missing, and %s holds generations\n"+
+			"hint: the ledger knows what meshgen wrote here; bring it back from a backup before anything else", l.Ledger(), l.Generations())
+	}
+	return nil
+}
+
+// machineID returns the id of the machine, machine-id(5); "" below --root where
+// the image has none yet.
+func machineID(l state.Layout) (string, error) {
+	text, err := os.ReadFile(l.Path("/etc/machine-id"))
+	if errors.Is(err, os.ErrNotExist) && l.Root != "/" {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the machine's id: %w", err)
+	}
+	id := strings.TrimSpace(string(text))
+	if id == "uninitialized" {
+		id = ""
+	}
+	return id, nil
+}
+
+// Close gives back the lock and the connections.
+func (n *Node) Close() error {
+	var errs []error
+	if n.Systemd != nil {
+		n.Systemd.Close()
+	}
+	if n.Ledger != nil {
+		errs = append(errs, n.Ledger.Close())
+	}
+	if n.lock != nil {
+		errs = append(errs, n.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// InForce returns the generation in force; Number 0 where there is none.
+func (n *Node) InForce() (state.Generation, error) {
+	number, ok, err := state.Current(n.Layout)
+	if err != nil || !ok {
+		return state.Generation{}, err
+	}
+	if n.inForce.Number != number {
+		if n.inForce, err = state.ReadGeneration(n.Layout, number); err != nil {
+			return state.Generation{}, err
+		}
+	}
+	return n.inForce, nil
+}
+
+// records returns the ledger's records that are ours: live and held.
+func (n *Node) records() []state.Record {
+	if n.Ledger == nil {
+		return nil
+	}
+	return n.Ledger.Live()
+}

@@ -1,0 +1,454 @@
+package apply
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Handover is a unit that takes another's place in one transaction of systemd:
+// the old is stopped, with its definition at hand, and the new starts.
+type Handover struct {
+	Old, New string
+}
+
+// Plan is what a switch does to the machine. Each list stands for a step; the
+// steps are taken in this order.
+type Plan struct {
+	// Rescue are units that are up and whose definition systemd has lost.
+	Rescue []string
+	// Stop are the units that cannot be handed over, or whose names or ports
+	// others need.
+	Stop []string
+	// Free are networks that have to go before what takes their place can come.
+	Free []units.Target
+	// Write are files to be put in place.
+	Write []units.Resource
+	// Handover are renamed units.
+	Handover []Handover
+	// Restart, ReloadUnits and Start are taken after systemd has read the new
+	// definitions.
+	Restart     []string
+	ReloadUnits []string
+	Start       []string
+	// Retire are the names that are to be gone. Hold are those that are let be.
+	Retire []units.Target
+	Hold   []units.Target
+	// Emit are the names that are new, or whose definition is.
+	Emit []units.Target
+	// Reread says that systemd has to read its units again.
+	Reread bool
+
+	reasons map[string]string // why a unit is acted on, by name
+}
+
+// Empty reports whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return len(p.Rescue)+len(p.Stop)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread
+}
+
+// Touched are the units that the plan has running in the end.
+func (p Plan) Touched() []string {
+	names := slices.Concat(p.Restart, p.ReloadUnits, p.Start)
+	for _, h := range p.Handover {
+		names = append(names, h.New)
+	}
+	return names
+}
+
+// before is what a plan starts from.
+type before struct {
+	generation  state.Generation // that systemd has
+	records     []state.Record
+	seen        sight
+	transitions []state.Transition
+}
+
+// makePlan says what has to be done to get from before to desired. It is pure.
+func makePlan(b before, desired state.Generation) Plan {
+	p := planner{
+		before: b, desired: desired,
+		unit: map[string]state.Unit{}, of: map[units.Address]string{}, resource: byAddress(desired), old: byAddress(b.generation),
+		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
+		handover: map[string]string{}, reload: map[string]bool{},
+	}
+	p.plan.reasons = map[string]string{}
+	for _, u := range desired.Units {
+		p.unit[u.Name] = u
+		p.of[u.Resource] = u.Name
+	}
+	for _, r := range b.records {
+		p.record[r.Target] = r
+	}
+	p.names()
+	p.files()
+	for _, r := range b.records {
+		if r.Target.Kind() == units.TargetUnit && r.State == state.Live {
+			p.oldUnit(r)
+		}
+	}
+	for _, u := range desired.Units {
+		if r, ours := p.record[units.Of(units.TargetUnit, u.Name)]; !ours || r.State != state.Live {
+			p.newUnit(u)
+		}
+	}
+	p.networks()
+	p.contention()
+	return p.finish()
+}
+
+// planner builds a plan.
+type planner struct {
+	before
+	desired  state.Generation
+	unit     map[string]state.Unit            // desired, by name
+	of       map[units.Address]string         // name of the desired unit
+	resource map[units.Address]units.Resource // desired
+	old      map[units.Address]units.Resource // of the generation before
+	record   map[units.Target]state.Record
+	stop     map[string]bool
+	start    map[string]bool
+	restart  map[string]bool
+	reload   map[string]bool
+	handover map[string]string // old name by new
+	plan     Plan
+}
+
+func (p *planner) because(unit, reason string) {
+	if p.plan.reasons[unit] == "" {
+		p.plan.reasons[unit] = reason
+	}
+}
+
+// names finds what is to be recorded: emitted, retired, held.
+func (p *planner) names() {
+	declared := map[units.Target]bool{}
+	for _, r := range p.desired.Resources {
+		for _, t := range units.Targets(r) {
+			declared[t] = true
+			if p.emits(t, r) {
+				p.plan.Emit = append(p.plan.Emit, t)
+			}
+		}
+	}
+	for _, r := range p.records {
+		switch {
+		case declared[r.Target] || r.State == state.Held:
+		case r.Target.Kind() == units.TargetDir && p.holdsDeclared(r.Target, declared):
+		case r.Target.Kind() == units.TargetVolume:
+			p.plan.Hold = append(p.plan.Hold, r.Target)
+		default:
+			p.plan.Retire = append(p.plan.Retire, r.Target)
+		}
+	}
+}
+
+// holdsDeclared reports whether a declared file lies below a directory.
+func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool) bool {
+	for t := range declared {
+		if t.Kind() == units.TargetFile && strings.HasPrefix(t.Name(), dir.Name()+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// emits reports whether the ledger does not yet have the target just so.
+func (p *planner) emits(t units.Target, r units.Resource) bool {
+	record, ours := p.record[t]
+	if !ours || record.State != state.Live || record.Resource != r.Address {
+		return true
+	}
+	switch t.Kind() {
+	case units.TargetUnit:
+		u := p.unit[t.Name()]
+		return record.Digest != u.Digest || state.TextDigest(record.Definition) != u.Text
+	case units.TargetFile:
+		return record.Digest != r.File.Digest || record.Definition != state.FileMeta(*r.File)
+	}
+	return false
+}
+
+// files finds the files to write, and who is told of it.
+func (p *planner) files() {
+	for _, r := range p.desired.Resources {
+		if r.Address.Kind != units.KindFile {
+			continue
+		}
+		t := units.Of(units.TargetFile, r.File.Path)
+		want := state.FileState{Digest: r.File.Digest, Meta: state.FileMeta(*r.File)}
+		record := p.record[t]
+		lies, there := p.seen.observed.Files[t]
+		if there && lies == want && record.State == state.Live {
+			continue
+		}
+		p.plan.Write = append(p.plan.Write, r)
+		if there && lies.Digest == want.Digest {
+			continue // only mode or owner: nothing to be read again
+		}
+		for _, n := range r.File.Notify {
+			p.notify(p.of[n.Resource], n.Action, r.File.Path)
+		}
+	}
+}
+
+func (p *planner) notify(unit, action, path string) {
+	if !p.seen.units[unit].Up() {
+		return
+	}
+	p.because(unit, path+" changes")
+	if action == "reload" {
+		p.reload[unit] = true
+		return
+	}
+	p.restart[unit] = true
+}
+
+// oldUnit plans for a unit that the ledger has live.
+func (p *planner) oldUnit(r state.Record) {
+	name := r.Target.Name()
+	seen := p.seen.units[name]
+	u, kept := p.unit[name]
+	switch {
+	case kept:
+		p.keptUnit(r, u, seen)
+	case !seen.Up():
+	case seen.Stranded():
+		p.plan.Rescue = append(p.plan.Rescue, name)
+		p.stop[name] = true
+		p.because(name, "systemd has lost its definition")
+		p.succeed(r.Resource)
+	default:
+		p.renamedUnit(r, name)
+	}
+}
+
+// succeed starts the unit that has the place of one that is stopped.
+func (p *planner) succeed(a units.Address) {
+	if successor, ok := p.of[a]; ok && !p.seen.units[successor].Up() {
+		p.start[successor] = true
+	}
+}
+
+func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
+	started := r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest)
+	switch {
+	case u.Resource.Kind != units.KindContainer:
+		if !seen.Up() && (r.Due || (r.Digest != u.Digest && u.Wanted)) {
+			p.start[u.Name] = true
+		}
+	case !seen.Up():
+		if r.Due || (r.Digest != u.Digest && u.Wanted) {
+			p.start[u.Name] = true
+		}
+	case p.identityChanges(r, u):
+		p.stop[u.Name] = true
+		p.start[u.Name] = true
+		p.because(u.Name, "what it runs gets another name")
+	case !started:
+		p.restart[u.Name] = true
+		p.because(u.Name, "its definition changed")
+	}
+}
+
+// identityChanges reports whether a unit of a kept name is to run another
+// container than it does: its ExecStop= must then run before systemd reads the
+// new definition.
+func (p *planner) identityChanges(r state.Record, u state.Unit) bool {
+	was, ok := p.old[r.Resource]
+	if !ok {
+		was, ok = p.old[u.Resource]
+	}
+	return ok && units.Object(was) != units.Object(p.resource[u.Resource])
+}
+
+// renamedUnit plans for a unit that is up and whose name is no longer declared.
+func (p *planner) renamedUnit(r state.Record, name string) {
+	successor, renamed := p.of[r.Resource]
+	if !renamed {
+		p.stop[name] = true
+		p.because(name, "no longer declared")
+		return
+	}
+	p.because(name, "renamed to "+successor)
+	p.because(successor, "renamed from "+name)
+	if p.seen.units[successor].Up() || !p.bridgeable(successor) {
+		p.stop[name] = true
+		p.succeed(r.Resource)
+		return
+	}
+	p.handover[successor] = name
+}
+
+// bridgeable reports whether systemd can be given the unit beside all that it
+// has: its name is new, and so is, or is unchanged, all that it needs.
+func (p *planner) bridgeable(name string) bool {
+	had := map[string]state.Unit{}
+	for _, u := range p.generation.Units {
+		had[u.Name] = u
+	}
+	if _, ok := had[name]; ok && p.generation.Number != p.desired.Number {
+		return false
+	}
+	for _, a := range p.resource[p.unit[name].Resource].Uses {
+		needs, ok := p.of[a]
+		if !ok {
+			continue
+		}
+		if u, ok := had[needs]; ok && u.Digest != p.unit[needs].Digest {
+			return false
+		}
+	}
+	return true
+}
+
+// newUnit plans for a unit that the ledger does not have live.
+func (p *planner) newUnit(u state.Unit) {
+	if _, ok := p.handover[u.Name]; ok || p.start[u.Name] || p.seen.units[u.Name].Up() {
+		return
+	}
+	if u.Wanted {
+		p.start[u.Name] = true
+		p.because(u.Name, "new")
+	}
+}
+
+// networks finds the networks that have to make room. One keeps its options for
+// as long as it exists, and podman gives a subnet to one network only.
+func (p *planner) networks() {
+	subnets := false
+	for _, r := range p.desired.Resources {
+		if was, ok := p.old[r.Address]; r.Address.Kind == units.KindNetwork && (!ok || !sameSection(was, r, "Network")) {
+			subnets = subnets || r.Value("Network", "Subnet") != ""
+		}
+	}
+	for _, r := range p.generation.Resources {
+		if r.Address.Kind != units.KindNetwork {
+			continue
+		}
+		object := units.Object(r)
+		if record := p.record[object]; record.State != state.Live {
+			continue
+		}
+		now, declared := p.resource[r.Address]
+		if declared && sameSection(r, now, "Network") {
+			continue
+		}
+		inPlace := declared && units.Object(now) == object
+		if inPlace || (subnets && r.Value("Network", "Subnet") != "") {
+			p.free(r, object)
+		}
+	}
+}
+
+// free plans for a network to be removed before the new set comes: what uses it
+// stops first.
+func (p *planner) free(network units.Resource, object units.Target) {
+	p.plan.Free = append(p.plan.Free, object)
+	p.halt(units.Unit(network), network.Address, string(object)+" makes room")
+	for _, r := range p.generation.Resources {
+		if slices.Contains(r.Uses, network.Address) && r.Address.Kind == units.KindContainer {
+			p.halt(units.Unit(r), r.Address, "it uses "+string(object))
+		}
+	}
+}
+
+// halt stops a unit before the new set comes; what then has its place starts
+// after.
+func (p *planner) halt(name string, a units.Address, reason string) {
+	if !p.seen.units[name].Up() {
+		return
+	}
+	delete(p.restart, name)
+	p.stop[name] = true
+	p.because(name, reason)
+	successor, ok := p.of[a]
+	if !ok {
+		return
+	}
+	delete(p.handover, successor)
+	delete(p.restart, successor)
+	p.start[successor] = true
+}
+
+// contention has a unit stop first whose name, container name or port goes to
+// another resource.
+func (p *planner) contention() {
+	takes := map[units.Target]units.Address{}
+	ports := map[units.Port][]portUse{}
+	for _, r := range p.desired.Resources {
+		for _, t := range units.Targets(r) {
+			takes[t] = r.Address
+		}
+		for _, port := range units.Ports(r) {
+			ports[anywhere(port)] = append(ports[anywhere(port)], portUse{port, r.Address})
+		}
+	}
+	for _, r := range p.generation.Resources {
+		if !p.declared(r.Address) {
+			continue // its unit stops as it is
+		}
+		for _, t := range units.Targets(r) {
+			if taker, ok := takes[t]; ok && taker != r.Address {
+				p.halt(units.Unit(r), r.Address, string(t)+" goes to "+taker.String())
+			}
+		}
+		for _, port := range units.Ports(r) {
+			for _, use := range ports[anywhere(port)] {
+				if use.by != r.Address && use.port.Overlaps(port) {
+					p.halt(units.Unit(r), r.Address, string(port.Target())+" goes to "+use.by.String())
+				}
+			}
+		}
+	}
+}
+
+// portUse is a port that a declared resource takes.
+type portUse struct {
+	port units.Port
+	by   units.Address
+}
+
+// anywhere returns the port without the address that it is taken on.
+func anywhere(p units.Port) units.Port {
+	p.Host = ""
+	return p
+}
+
+func (p *planner) declared(a units.Address) bool {
+	_, ok := p.resource[a]
+	return ok
+}
+
+func (p *planner) finish() Plan {
+	for name := range p.restart {
+		delete(p.reload, name)
+	}
+	for name := range p.start {
+		delete(p.restart, name)
+		delete(p.reload, name)
+	}
+	for name, old := range p.handover {
+		delete(p.start, name)
+		p.plan.Handover = append(p.plan.Handover, Handover{Old: old, New: name})
+	}
+	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
+	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
+	p.plan.Start = slices.Sorted(maps.Keys(p.start))
+	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
+	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
+	p.plan.Reread = p.rereads()
+	return p.plan
+}
+
+// rereads reports whether a unit file comes, goes or changes.
+func (p *planner) rereads() bool {
+	isUnit := func(t units.Target) bool { return t.Kind() == units.TargetUnit }
+	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit)
+}

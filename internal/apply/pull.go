@@ -1,0 +1,60 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"meshgen/units"
+)
+
+// pull fetches the images that the new set needs and the machine lacks, before
+// anything is stopped for them. What a running unit of the old set was made from
+// is here already.
+func (n *Node) pull(ctx context.Context, p *Prepared) error {
+	if n.Systemd == nil {
+		return nil
+	}
+	here := map[string]bool{}
+	for _, r := range p.before.generation.Resources {
+		if p.before.seen.units[units.Unit(r)].Active == "active" {
+			here[r.Value("Container", "Image")] = true
+		}
+	}
+	wanted := map[string]units.Resource{}
+	for _, r := range p.compiled.Generation.Resources {
+		image := r.Value("Container", "Image")
+		if image != "" && !here[image] && r.Value("Container", "Pull") != "never" {
+			wanted[image] = r
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	names, err := n.Podman.Images(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, image := range slices.Sorted(maps.Keys(wanted)) {
+		if names[image] || names[tagged(image)] {
+			continue
+		}
+		if err := n.Podman.Pull(ctx, image); err != nil {
+			r := wanted[image]
+			errs = append(errs, fmt.Errorf("%s: %s: image %s is not on this machine: %w", r.Position, r.Address, image, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tagged returns the image with the tag that podman gives one that has none.
+func tagged(image string) string {
+	if strings.Contains(image, "@") || strings.LastIndexByte(image, ':') > strings.LastIndexByte(image, '/') {
+		return image
+	}
+	return image + ":latest"
+}

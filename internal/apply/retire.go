@@ -1,0 +1,216 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"meshgen/internal/durable"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// retire removes what is no longer declared, sees each thing gone, and returns
+// what to record. A name whose thing could not be seen gone stays live, and is
+// told in the error.
+func (m *move) retire(ctx context.Context) ([]state.Event, error) {
+	m.node.forget()
+	var events []state.Event
+	var errs []error
+	targets := slices.Clone(m.plan.Retire)
+	slices.SortStableFunc(targets, func(a, b units.Target) int { return cmp.Compare(turn(a), turn(b)) })
+	slices.SortStableFunc(targets, innermostFirst)
+	found, err := m.unitsToRetire(ctx, targets)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.unlinkFiles(targets); err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		why, err := m.retireOne(ctx, t, found)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if t.Kind() != units.TargetPort {
+			m.progress(Event{Step: Step{Op: "retire", Target: t, Reason: why}, Ended: true})
+		}
+		events = append(events, state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: why})
+	}
+	for _, t := range m.plan.Hold {
+		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared; it holds data"})
+	}
+	return events, errors.Join(errs...)
+}
+
+// turn puts units before the objects that they run, and files before their
+// directories.
+func turn(t units.Target) int {
+	switch t.Kind() {
+	case units.TargetUnit:
+		return 0
+	case units.TargetContainer:
+		return 1
+	case units.TargetDir:
+		return 3
+	}
+	return 2
+}
+
+func innermostFirst(a, b units.Target) int {
+	if a.Kind() == units.TargetDir && b.Kind() == units.TargetDir {
+		return cmp.Compare(b, a)
+	}
+	return 0
+}
+
+func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[string]host.Unit, error) {
+	if m.node.Systemd == nil {
+		return nil, nil
+	}
+	var names []string
+	for _, t := range targets {
+		if t.Kind() == units.TargetUnit {
+			names = append(names, t.Name())
+		}
+	}
+	return m.node.Systemd.Units(ctx, names)
+}
+
+// unlinkFiles removes the files that are to go, and returns once that is on the
+// disk.
+func (m *move) unlinkFiles(targets []units.Target) error {
+	var dirs []string
+	for _, t := range targets {
+		if t.Kind() != units.TargetFile {
+			continue
+		}
+		if err := m.unchanged(t); err != nil {
+			return err
+		}
+		seen, there := m.seen.observed.Files[t]
+		if !there || seen.Digest == "a directory" {
+			continue
+		}
+		if err := m.backUp(t); err != nil {
+			return err
+		}
+		if err := durable.Unlink(m.node.Layout.Root, t.Name()); err != nil {
+			return err
+		}
+		dirs = append(dirs, filepath.Dir(m.node.Layout.Path(t.Name())))
+	}
+	return durable.Sync(dirs...)
+}
+
+// retireOne sees one thing gone and says why its name is retired.
+func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]host.Unit) (why string, err error) {
+	switch t.Kind() {
+	case units.TargetUnit:
+		return m.why(t), m.retireUnit(ctx, t.Name(), found[t.Name()])
+	case units.TargetContainer, units.TargetNetwork:
+		if err := m.removeObject(ctx, t); err != nil {
+			return "", err
+		}
+	case units.TargetFile:
+		if _, err := os.Lstat(m.node.Layout.Path(t.Name())); err == nil {
+			return "", fmt.Errorf("%s: not removed: it is no regular file", t.Name())
+		}
+	case units.TargetDir:
+		return m.removeDir(t)
+	}
+	return m.why(t), nil
+}
+
+// why says what became of the resource that had the name.
+func (m *move) why(t units.Target) string {
+	a := m.records[t].Resource
+	for _, r := range m.to.Resources {
+		if r.Address != a {
+			continue
+		}
+		for _, now := range units.Targets(r) {
+			if now.Kind() == t.Kind() {
+				return "renamed to " + now.Name()
+			}
+		}
+	}
+	return "no longer declared"
+}
+
+func (m *move) retireUnit(ctx context.Context, name string, u host.Unit) error {
+	if m.node.Systemd == nil {
+		return nil
+	}
+	if u.Up() {
+		return fmt.Errorf("%s: is to be gone and is %s", name, u.Active)
+	}
+	if u.Active == "failed" { // it would stay in systemd's list for ever
+		return m.node.Systemd.ResetFailed(ctx, name)
+	}
+	return nil
+}
+
+// removeObject removes a podman object of ours and sees it gone. One of that
+// name that does not carry our mark is somebody else's: it is left alone.
+func (m *move) removeObject(ctx context.Context, t units.Target) error {
+	record := m.records[t]
+	if m.node.Systemd == nil {
+		return m.neverStarted(record)
+	}
+	o, there, err := m.node.object(ctx, t)
+	if err != nil || !there || !marked(o, record) {
+		return err
+	}
+	if t.Kind() == units.TargetContainer {
+		err = m.node.Podman.RemoveContainer(ctx, o.ID)
+	} else {
+		err = m.node.Podman.RemoveNetwork(ctx, o.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: remove: %w", t, err)
+	}
+	m.node.forget()
+	again, there, err := m.node.object(ctx, t)
+	if err == nil && there && again.ID == o.ID {
+		err = fmt.Errorf("%s: removed, and still there", t)
+	}
+	return err
+}
+
+func marked(o host.Object, r state.Record) bool {
+	mark := o.Labels[units.MarkLabel]
+	if mark == r.Resource.String() {
+		return true
+	}
+	return slices.ContainsFunc(r.Earlier, func(a units.Address) bool { return mark == a.String() })
+}
+
+// neverStarted allows a name to be retired below --root, where podman cannot be
+// asked: what no unit of ours was ever started for does not exist.
+func (m *move) neverStarted(r state.Record) error {
+	for _, other := range m.records {
+		if other.Resource == r.Resource && other.Started != "" {
+			return fmt.Errorf("%s: may exist, and podman cannot be asked below --root; a switch on the machine itself removes it", r.Target)
+		}
+	}
+	return nil
+}
+
+func (m *move) removeDir(t units.Target) (why string, err error) {
+	err = os.Remove(m.node.Layout.Path(t.Name()))
+	switch {
+	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.ENOTDIR):
+		return "left: it holds what is not of meshgen", nil
+	case errors.Is(err, os.ErrNotExist), err == nil:
+		return "nothing declared is in it", nil
+	}
+	return "", err
+}

@@ -1,0 +1,94 @@
+package apply
+
+import (
+	"context"
+	"time"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Standing is how one resource does.
+type Standing struct {
+	Address units.Address  `json:"address"`
+	Kind    units.Kind     `json:"kind"`
+	Targets []units.Target `json:"targets"`
+	// State is that of its targets: live, held, or stale where it is no longer
+	// declared and still there.
+	State string `json:"state"`
+	// Unit and Active are empty for what systemd does not run.
+	Unit   string    `json:"unit,omitempty"`
+	Active string    `json:"active,omitempty"`
+	Since  time.Time `json:"since,omitzero"` // of the first name that it has now
+}
+
+// Switches returns the switches that the ledger has, oldest first.
+func (n *Node) Switches() []state.Switch {
+	if n.Ledger == nil {
+		return nil
+	}
+	return n.Ledger.Switches()
+}
+
+// Status returns the generation in force and how each resource does: first what
+// is declared, then what is stale, then what is held.
+func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
+	g, err := n.InForce()
+	if err != nil {
+		return 0, nil, err
+	}
+	records := n.records()
+	declared := map[units.Target]bool{}
+	var standings []Standing
+	for _, r := range g.Resources {
+		s := Standing{Address: r.Address, Kind: r.Address.Kind, Targets: units.Targets(r), State: "live", Unit: units.Unit(r)}
+		for _, t := range s.Targets {
+			declared[t] = true
+		}
+		if n.Ledger != nil {
+			if record, ok := n.Ledger.Record(s.Targets[0]); ok {
+				s.Since = record.First.Time
+			}
+		}
+		standings = append(standings, s)
+	}
+	standings = append(standings, leftovers(records, declared, state.Live)...)
+	standings = append(standings, leftovers(records, declared, state.Held)...)
+	return g.Number, standings, n.activity(ctx, standings)
+}
+
+// leftovers returns the standings of names that are no longer declared.
+func leftovers(records []state.Record, declared map[units.Target]bool, in state.TargetState) []Standing {
+	var found []Standing
+	for _, r := range records {
+		if declared[r.Target] || r.State != in || r.Target.Kind() == units.TargetPort || r.Target.Kind() == units.TargetDir {
+			continue
+		}
+		s := Standing{Address: r.Resource, Kind: r.Resource.Kind, Targets: []units.Target{r.Target}, State: "stale", Since: r.First.Time}
+		if in == state.Held {
+			s.State = string(in)
+		}
+		if r.Target.Kind() == units.TargetUnit {
+			s.Unit = r.Target.Name()
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+func (n *Node) activity(ctx context.Context, standings []Standing) error {
+	if n.Systemd == nil {
+		return nil
+	}
+	var names []string
+	for _, s := range standings {
+		if s.Unit != "" {
+			names = append(names, s.Unit)
+		}
+	}
+	found, err := n.Systemd.Units(ctx, names)
+	for i := range standings {
+		standings[i].Active = found[standings[i].Unit].Active
+	}
+	return err
+}

@@ -1,0 +1,65 @@
+package apply
+
+import (
+	"time"
+
+	"meshgen/units"
+)
+
+// Event tells of a step that is begun or has ended. Steps that take no time of
+// their own are told of at their end alone.
+type Event struct {
+	Step
+	Ended bool
+	Took  time.Duration // where it ended
+	Err   error         // where it ended badly
+}
+
+// Progress is told of each step, one call at a time.
+type Progress func(Event)
+
+// Op is what a step does.
+type Op string
+
+// Step is one thing that a switch does, as the owner is shown it.
+type Step struct {
+	Op     Op           `json:"op"`
+	Target units.Target `json:"target,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+}
+
+// Steps lists what the plan does, in its order.
+func (p Plan) Steps() []Step {
+	var steps []Step
+	unit := func(op Op, names []string) {
+		for _, name := range names {
+			steps = append(steps, Step{Op: op, Target: units.Of(units.TargetUnit, name), Reason: p.reasons[name]})
+		}
+	}
+	unit("rescue", p.Rescue)
+	unit("stop", p.Stop)
+	for _, t := range p.Free {
+		steps = append(steps, Step{Op: "remove", Target: t, Reason: "makes room"})
+	}
+	for _, r := range p.Write {
+		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
+	}
+	for _, h := range p.Handover {
+		steps = append(steps, Step{Op: "hand over", Target: units.Of(units.TargetUnit, h.New), Reason: "takes the place of " + h.Old})
+	}
+	if p.Reread {
+		steps = append(steps, Step{Op: "reload", Reason: "systemd reads its units again"})
+	}
+	unit("reload", p.ReloadUnits)
+	unit("restart", p.Restart)
+	unit("start", p.Start)
+	for _, t := range p.Retire {
+		if t.Kind() != units.TargetPort {
+			steps = append(steps, Step{Op: "retire", Target: t})
+		}
+	}
+	for _, t := range p.Hold {
+		steps = append(steps, Step{Op: "hold", Target: t, Reason: "it holds data"})
+	}
+	return steps
+}

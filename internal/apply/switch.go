@@ -1,0 +1,438 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"meshgen/generator"
+	"meshgen/internal/durable"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Prepared is what a switch would do: nothing of it is on the machine yet.
+type Prepared struct {
+	From, To    int // generations; To is From where nothing changes
+	Transitions []state.Transition
+	Rejected    units.Faults
+	Plan        Plan
+
+	before   before
+	compiled Compiled
+}
+
+// Options says how far a switch goes.
+type Options struct {
+	// Rollback has the old set brought back when a unit of the new one fails.
+	Rollback bool
+	// Keep is how many old generations stay on the disk.
+	Keep int
+}
+
+// Outcome is how a switch ended.
+type Outcome struct {
+	From, To int
+	Result   state.Result
+	// Failed are the units that did not come up, each with what is wrong and
+	// the last lines of its log.
+	Failed []string
+}
+
+// Prepare compiles the input, looks at the machine, compares and judges. The
+// faults of a manifest that the machine's converter refuses come back as an
+// error; what a decision refuses is in Rejected.
+func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
+	current, err := n.InForce()
+	if err != nil {
+		return Prepared{}, err
+	}
+	compiled, err := n.compile(ctx, in, current)
+	if err != nil {
+		return Prepared{}, err
+	}
+	p := Prepared{From: current.Number, compiled: compiled}
+	p.before, err = n.lookBefore(ctx, current, compiled.Generation)
+	if err != nil {
+		return Prepared{}, err
+	}
+	p.Transitions, p.Rejected = judge(p.before.transitions, current, compiled.Generation)
+	if len(p.Rejected) > 0 {
+		return p, nil
+	}
+	p.Plan = makePlan(p.before, compiled.Generation)
+	p.To = current.Number
+	if !p.Plan.Empty() {
+		p.To, err = n.nextNumber(compiled.Generation, current)
+	}
+	return p, err
+}
+
+// compile spares the work where the manifest is that of the generation in force
+// and the converter the one that made it.
+func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
+	converter, ok := generator.FindConverter(n.Layout.Root)
+	if !ok && n.Systemd != nil {
+		return Compiled{}, errors.New("quadlet: not on this machine\nhint: it comes with podman 4.4 and later")
+	}
+	if current.Number > 0 && in.Digest == current.Manifest && converter.Fingerprint == current.Converter {
+		return Compiled{Generation: current}, nil
+	}
+	return Compile(ctx, n.Layout, in, current)
+}
+
+func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation) (before, error) {
+	b := before{generation: from, records: n.records()}
+	var err error
+	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
+		return b, err
+	}
+	b.transitions = state.Compare(desired, b.records, b.seen.observed)
+	return b, nil
+}
+
+// nextNumber returns the number of the generation to be written: the one in
+// force where it is the same.
+func (n *Node) nextNumber(desired, current state.Generation) (int, error) {
+	if desired.Number == current.Number && current.Number > 0 {
+		return current.Number, nil
+	}
+	numbers, err := state.Numbers(n.Layout)
+	if err != nil {
+		return 0, err
+	}
+	next := 1
+	if n.Ledger != nil {
+		for _, s := range n.Ledger.Switches() {
+			next = max(next, s.Generation+1)
+		}
+	}
+	for _, number := range numbers {
+		next = max(next, number+1)
+	}
+	return next, nil
+}
+
+// Unfinished says what a switch that was cut short left to do, in words; ""
+// where none was.
+func (n *Node) Unfinished() (string, error) {
+	s, ok := n.unfinished()
+	if !ok {
+		return "", nil
+	}
+	current, _, err := state.Current(n.Layout)
+	if err != nil {
+		return "", err
+	}
+	if current == s.Generation {
+		return fmt.Sprintf("the switch to generation %d was cut short after it was in force; the next switch finishes it", s.Generation), nil
+	}
+	return fmt.Sprintf("the switch to generation %d was cut short before it was in force; the next switch undoes it", s.Generation), nil
+}
+
+func (n *Node) unfinished() (state.Switch, bool) {
+	if n.Ledger == nil {
+		return state.Switch{}, false
+	}
+	return n.Ledger.Unfinished()
+}
+
+// Recover finishes or undoes a switch that was cut short: where its generation
+// was in force already it goes forward, else back. Without one it only sweeps
+// what may be left in /run.
+func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	s, ok := n.unfinished()
+	if !ok {
+		return Outcome{}, state.ClearPending(n.Layout)
+	}
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if current.Number == s.Generation {
+		from, err := n.generation(s.From)
+		if err != nil {
+			return Outcome{}, err
+		}
+		return n.advance(ctx, from, current, o, progress)
+	}
+	aim, err := n.generation(s.Generation)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return n.retreat(ctx, aim, current, state.Undone, progress)
+}
+
+// generation reads a generation; 0 is the empty one.
+func (n *Node) generation(number int) (state.Generation, error) {
+	if number == 0 {
+		return state.Generation{}, nil
+	}
+	return state.ReadGeneration(n.Layout, number)
+}
+
+// Switch does what was prepared. The ledger names everything before it exists.
+// Where a unit of the new set fails, the old set is brought back, unless the
+// options say otherwise.
+func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progress) (Outcome, error) {
+	if len(p.Rejected) > 0 {
+		return Outcome{}, p.Rejected
+	}
+	if p.Plan.Empty() {
+		return Outcome{From: p.From, To: p.From, Result: state.Done}, nil
+	}
+	to, err := n.stage(ctx, &p)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := n.intend(p, to); err != nil {
+		return Outcome{}, err
+	}
+	m := n.move(p.before, p.Plan, to, progress)
+	return n.carry(ctx, m, o)
+}
+
+func (n *Node) move(b before, plan Plan, to state.Generation, progress Progress) *move {
+	records := make(map[units.Target]state.Record, len(b.records))
+	for _, r := range b.records {
+		records[r.Target] = r
+	}
+	return &move{node: n, from: b.generation, to: to, plan: plan, records: records, seen: b.seen, progress: progress, faults: map[string]error{}}
+}
+
+// stage has everything on the disk that the new set is made of, and the images
+// that it runs on the machine. A generation that is in force already is there.
+func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error) {
+	g := p.compiled.Generation
+	if g.Number == p.To {
+		return g, nil
+	}
+	if err := n.pull(ctx, p); err != nil {
+		return g, err
+	}
+	g.Number = p.To
+	g.Decisions = p.Transitions
+	var records []state.Record
+	if n.Ledger != nil {
+		records = n.Ledger.Records()
+	}
+	if f := fences(g, records); len(f) > 0 {
+		p.compiled.Tree.Files[generator.FencesFile] = []byte(generator.FormatFences(f))
+	}
+	return g, state.WriteGeneration(n.Layout, g, p.compiled.Tree, p.From)
+}
+
+// intend records what the switch is about to do.
+func (n *Node) intend(p Prepared, to state.Generation) error {
+	if n.Ledger == nil {
+		ledger, err := state.CreateLedger(n.Layout, n.machine)
+		if err != nil {
+			return err
+		}
+		n.Ledger = ledger
+	}
+	events := []state.Event{{
+		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
+	}}
+	more, err := n.emissions(p.Plan, to)
+	if err != nil {
+		return err
+	}
+	if err := n.Ledger.Append(append(events, more...)...); err != nil {
+		return err
+	}
+	return state.SetPending(n.Layout, to.Number)
+}
+
+// emissions are the events that name what a plan brings, and the units that have
+// to be started again should it be cut short.
+func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) {
+	var events []state.Event
+	owner := map[units.Target]units.Resource{}
+	for _, r := range to.Resources {
+		for _, t := range units.Targets(r) {
+			owner[t] = r
+		}
+	}
+	digest := map[string]string{}
+	for _, u := range to.Units {
+		digest[u.Name] = u.Digest
+	}
+	for _, t := range plan.Emit {
+		r := owner[t]
+		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address, Origin: "written"}
+		switch t.Kind() {
+		case units.TargetUnit:
+			text, err := os.ReadFile(filepath.Join(n.Layout.Generation(to.Number), generator.NormalDir, t.Name()))
+			if err != nil && to.Converter != "" {
+				return nil, err
+			}
+			e.Digest, e.Definition = digest[t.Name()], string(text)
+		case units.TargetFile:
+			e.Digest, e.Definition = r.File.Digest, state.FileMeta(*r.File)
+			for _, dir := range missingDirs(n.Layout, r.File.Path) {
+				events = append(events, state.Event{
+					Kind: state.EventEmit, Generation: to.Number, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
+				})
+			}
+		}
+		events = append(events, e)
+	}
+	return append(events, n.due(plan, events)...), nil
+}
+
+// due are the units that the plan starts, and those that it takes down.
+func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
+	ours := map[units.Target]bool{}
+	for _, e := range emitted {
+		ours[e.Target] = true
+	}
+	names := append(plan.Touched(), plan.Stop...)
+	for _, h := range plan.Handover {
+		names = append(names, h.Old)
+	}
+	var events []state.Event
+	seen := map[string]bool{}
+	for _, name := range names {
+		t := units.Of(units.TargetUnit, name)
+		record, ok := n.Ledger.Record(t)
+		if seen[name] || (!ours[t] && (!ok || record.State != state.Live)) {
+			continue
+		}
+		seen[name] = true
+		events = append(events, state.Event{Kind: state.EventDue, Target: t})
+	}
+	return events
+}
+
+// carry carries a move through, and brings the old set back where it fails.
+func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
+	err := m.act(ctx)
+	if ctx.Err() != nil {
+		return Outcome{}, fmt.Errorf("interrupted: %w\nhint: the next switch finishes or undoes what was begun", context.Cause(ctx))
+	}
+	failed := m.reports(ctx)
+	switch {
+	case err != nil && !m.inForce:
+		_, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.progress)
+		return Outcome{From: m.from.Number, To: m.from.Number, Result: state.Undone}, errors.Join(err, undo)
+	case (err != nil || len(failed) > 0) && o.Rollback && m.from.Number != m.to.Number:
+		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.progress)
+		out.Failed = append(failed, out.Failed...)
+		return out, errors.Join(err, back)
+	}
+	return n.close(ctx, m, o, failed, err)
+}
+
+// close retires what is stale and ends the switch.
+func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, err error) (Outcome, error) {
+	out := Outcome{From: m.from.Number, To: m.to.Number, Failed: failed, Result: state.Done}
+	events, left := m.retire(ctx)
+	if err = errors.Join(err, left); err != nil || len(failed) > 0 {
+		out.Result = state.Failed
+	}
+	s, open := n.unfinished()
+	if open {
+		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: out.Result})
+	}
+	if len(events) > 0 {
+		if appendErr := n.Ledger.Append(events...); appendErr != nil {
+			return out, errors.Join(err, appendErr)
+		}
+	}
+	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
+		return out, errors.Join(err, clearErr)
+	}
+	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
+}
+
+// advance takes an unfinished switch on from where it was cut short.
+func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options, progress Progress) (Outcome, error) {
+	m, err := n.again(ctx, from, to, progress)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return n.carry(ctx, m, o)
+}
+
+// again makes the move from one generation to another anew, by what the ledger
+// and the machine say now, and records what it brings.
+func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
+	if err := sweep(n.Layout, from, to); err != nil {
+		return nil, err
+	}
+	n.forget()
+	b, err := n.lookBefore(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	plan := makePlan(b, to)
+	events, err := n.emissions(plan, to)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) > 0 {
+		if err := n.Ledger.Append(events...); err != nil {
+			return nil, err
+		}
+	}
+	plan.Reread = true // what systemd was given last is not known
+	return n.move(b, plan, to, progress), nil
+}
+
+// sweep removes the temporaries that a switch cut short may have left beside the
+// files of either generation.
+func sweep(l state.Layout, generations ...state.Generation) error {
+	var dirs []string
+	for _, g := range generations {
+		for _, r := range g.Resources {
+			if r.File != nil {
+				dirs = append(dirs, filepath.Dir(r.File.Path))
+			}
+		}
+	}
+	_, err := durable.Sweep(l.Root, dirs...)
+	return err
+}
+
+// retreat brings back the set that an unfinished switch came from.
+func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, progress Progress) (Outcome, error) {
+	out := Outcome{From: from.Number, To: to.Number, Result: result}
+	m, err := n.again(ctx, from, to, progress)
+	if err != nil {
+		return out, err
+	}
+	if err := m.act(ctx); err != nil {
+		return out, fmt.Errorf("bring back generation %d: %w", to.Number, err)
+	}
+	out.Failed = m.reports(ctx)
+	events, left := m.retire(ctx)
+	if s, open := n.unfinished(); open {
+		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: result})
+	}
+	if err := n.Ledger.Append(events...); err != nil {
+		return out, errors.Join(left, err)
+	}
+	return out, errors.Join(left, state.ClearPending(n.Layout))
+}
+
+// reports says of each unit that did not come up what is wrong, with the last
+// lines of its log.
+func (m *move) reports(ctx context.Context) []string {
+	var reports []string
+	for _, name := range m.failed {
+		report := name
+		if err := m.faults[name]; err != nil {
+			report = err.Error()
+		}
+		if text := host.Journal(ctx, name, 5); text != "" {
+			report += "\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+		}
+		reports = append(reports, report)
+	}
+	return reports
+}

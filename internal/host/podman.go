@@ -1,0 +1,172 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Podman is the podman command of the machine.
+type Podman struct {
+	Path string // of the program
+}
+
+// FindPodman returns the machine's podman.
+func FindPodman() (Podman, error) {
+	path, err := exec.LookPath("podman")
+	if err != nil {
+		return Podman{}, fmt.Errorf("podman: %w", err)
+	}
+	return Podman{Path: path}, nil
+}
+
+// Object is a container, a volume or a network.
+type Object struct {
+	Name   string
+	ID     string // a volume has none: its name stands here
+	Labels map[string]string
+	// Image, Running and Unit are a container's alone. Unit is the systemd unit
+	// that runs it, as podman was told.
+	Image   string
+	Running bool
+	Unit    string
+}
+
+// Containers lists all containers, those that do not run included.
+func (p Podman) Containers(ctx context.Context) ([]Object, error) {
+	var list []struct {
+		ID     string   `json:"Id"`
+		Names  []string `json:"Names"`
+		Image  string   `json:"Image"`
+		State  string   `json:"State"`
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "ps", "--all", "--external", "--format", "json"); err != nil {
+		return nil, err
+	}
+	var found []Object
+	for _, c := range list {
+		for _, name := range c.Names {
+			found = append(found, Object{
+				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image,
+				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
+			})
+		}
+	}
+	return found, nil
+}
+
+// Volumes lists all volumes.
+func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
+	var list []struct {
+		Name   string
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
+		return nil, err
+	}
+	found := make([]Object, len(list))
+	for i, v := range list {
+		found[i] = Object{Name: v.Name, ID: v.Name, Labels: v.Labels}
+	}
+	return found, nil
+}
+
+// Networks lists all networks.
+func (p Podman) Networks(ctx context.Context) ([]Object, error) {
+	var list []struct {
+		Name   string            `json:"name"`
+		ID     string            `json:"id"`
+		Labels map[string]string `json:"labels"`
+	}
+	if err := p.list(ctx, &list, "network", "ls", "--format", "json"); err != nil {
+		return nil, err
+	}
+	found := make([]Object, len(list))
+	for i, n := range list {
+		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels}
+	}
+	return found, nil
+}
+
+// Images returns every name by which an image is here.
+func (p Podman) Images(ctx context.Context) (map[string]bool, error) {
+	var list []struct {
+		ID     string `json:"Id"`
+		Names  []string
+		Digest string
+	}
+	if err := p.list(ctx, &list, "images", "--all", "--format", "json"); err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, i := range list {
+		names[i.ID] = true
+		for _, n := range i.Names {
+			names[n] = true
+		}
+	}
+	return names, nil
+}
+
+func (p Podman) list(ctx context.Context, into any, args ...string) error {
+	out, err := p.run(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("podman %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// Pull fetches an image.
+func (p Podman) Pull(ctx context.Context, image string) error {
+	_, err := p.run(ctx, "pull", "--quiet", "--", image)
+	return err
+}
+
+// RemoveContainer stops and removes the container of that id.
+func (p Podman) RemoveContainer(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "rm", "--force", "--volumes", "--ignore", "--", id)
+	return err
+}
+
+// RemoveNetwork removes the network of that id. One that a container still uses
+// is an error.
+func (p Podman) RemoveNetwork(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "network", "rm", "--", id)
+	return err
+}
+
+func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, p.Path, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		message := strings.TrimSpace(stderr.String())
+		if message == "" {
+			return nil, fmt.Errorf("podman %s: %w", strings.Join(args, " "), err)
+		}
+		return nil, fmt.Errorf("podman %s: %w: %s", strings.Join(args, " "), err, lastLine(message))
+	}
+	return stdout.Bytes(), nil
+}
+
+func lastLine(s string) string {
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// IsExit reports whether a podman call ran and exited other than 0, so that
+// what it was asked was refused rather than not answered.
+func IsExit(err error) bool {
+	var e *exec.ExitError
+	return errors.As(err, &e)
+}

@@ -1,0 +1,296 @@
+// Package host looks at the machine and acts on it: systemd over D-Bus, podman
+// by its command, files by their digests. It decides nothing and remembers
+// nothing; internal/apply asks it.
+//
+// [Dial] connects to systemd, whose jobs are waited for with a deadline and are
+// never believed lost: a signal that does not come is answered by a look at the
+// unit. [Podman] lists and removes podman's objects.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// Systemd is a connection to the system manager. Close it when done.
+type Systemd struct {
+	conn *systemd.Conn
+	// raw serves calls that the wrapper has no name for; those made side by
+	// side cost one round trip.
+	raw *dbus.Conn
+}
+
+// Dial connects to the system manager on the system bus.
+func Dial(ctx context.Context) (*Systemd, error) {
+	s := &Systemd{}
+	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
+		bus, err := connectBus(ctx)
+		if s.raw == nil {
+			s.raw = bus // the first is for calls, the second for signals
+		}
+		return bus, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd on the system bus: %w", err)
+	}
+	s.conn = conn
+	return s, nil
+}
+
+func connectBus(ctx context.Context) (*dbus.Conn, error) {
+	bus, err := dbus.SystemBusPrivate(dbus.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if err := bus.Auth(nil); err != nil {
+		_ = bus.Close() // the first error counts
+		return nil, err
+	}
+	if err := bus.Hello(); err != nil {
+		_ = bus.Close() // the first error counts
+		return nil, err
+	}
+	return bus, nil
+}
+
+// Close ends the connection.
+func (s *Systemd) Close() { s.conn.Close() }
+
+// Unit is what systemd says of a unit, in the words of
+// org.freedesktop.systemd1(5).
+type Unit struct {
+	Name   string
+	Load   string // LoadState: loaded, not-found, masked …
+	Active string // ActiveState: active, inactive, failed …
+	Sub    string // SubState
+}
+
+// Up reports whether the unit has anything running or is about to.
+func (u Unit) Up() bool {
+	switch u.Active {
+	case "active", "activating", "reloading", "refreshing", "deactivating":
+		return true
+	}
+	return false
+}
+
+// Stranded reports whether the unit is up and systemd has lost its definition,
+// so that it no longer knows how to stop it.
+func (u Unit) Stranded() bool { return u.Load == "not-found" && u.Up() }
+
+// Units returns the named units; one that systemd does not know is there with
+// Load "not-found".
+func (s *Systemd) Units(ctx context.Context, names []string) (map[string]Unit, error) {
+	found := make(map[string]Unit, len(names))
+	if len(names) == 0 {
+		return found, nil
+	}
+	list, err := s.conn.ListUnitsByNamesContext(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("list units: %w", err)
+	}
+	for _, u := range list {
+		found[u.Name] = Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState}
+	}
+	return found, nil
+}
+
+// Details is what systemd says of a unit beyond [Unit].
+type Details struct {
+	Fragment   string // FragmentPath: the file that its definition was read from
+	Invocation string // InvocationID, in hexadecimal; "" where it never ran
+	Result     string // of a service: success, exit-code, timeout …
+	Type       string // of a service: notify, oneshot …
+	Restarts   uint32 // of a service: NRestarts
+}
+
+// Details returns the details of the named services, read side by side.
+func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
+	const unit, service = "org.freedesktop.systemd1.Unit", "org.freedesktop.systemd1.Service"
+	details := make(map[string]Details, len(names))
+	calls := map[string][]*dbus.Call{}
+	for _, name := range names {
+		object := s.raw.Object("org.freedesktop.systemd1", unitPath(name))
+		get := func(iface, property string) *dbus.Call {
+			return object.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, make(chan *dbus.Call, 1), iface, property)
+		}
+		calls[name] = []*dbus.Call{
+			get(unit, "FragmentPath"), get(unit, "InvocationID"),
+			get(service, "Result"), get(service, "Type"), get(service, "NRestarts"),
+		}
+	}
+	for name, five := range calls {
+		var d Details
+		var invocation []byte
+		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.Restarts} {
+			var v dbus.Variant
+			call := <-five[i].Done
+			if err := call.Store(&v); err != nil {
+				return nil, fmt.Errorf("read properties of %s: %w", name, err)
+			}
+			if err := v.Store(into); err != nil {
+				return nil, fmt.Errorf("read properties of %s: %w", name, err)
+			}
+		}
+		if len(invocation) > 0 {
+			d.Invocation = fmt.Sprintf("%x", invocation)
+		}
+		details[name] = d
+	}
+	return details, nil
+}
+
+func unitPath(name string) dbus.ObjectPath {
+	return dbus.ObjectPath("/org/freedesktop/systemd1/unit/" + systemd.PathBusEscape(name))
+}
+
+// Reload has systemd run its generators and read all units again, as
+// systemctl daemon-reload does.
+func (s *Systemd) Reload(ctx context.Context) error {
+	if err := s.conn.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("daemon-reload: %w", err)
+	}
+	return nil
+}
+
+// ResetFailed has systemd forget that the unit failed. A unit that systemd does
+// not know is no error.
+func (s *Systemd) ResetFailed(ctx context.Context, name string) error {
+	err := s.conn.ResetFailedUnitContext(ctx, name)
+	var e dbus.Error
+	if errors.As(err, &e) && e.Name == "org.freedesktop.systemd1.NoSuchUnit" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reset %s: %w", name, err)
+	}
+	return nil
+}
+
+// Verb is what a job does, as in systemctl(1).
+type Verb string
+
+// The verbs.
+const (
+	Start   Verb = "start"
+	Stop    Verb = "stop"
+	Restart Verb = "restart"
+	Reload  Verb = "reload"
+)
+
+// Job is what became of one unit's job.
+type Job struct {
+	Unit string
+	Verb Verb
+	// Err is nil where the job was done.
+	Err error
+	// Took is the time from the call to the end of the job.
+	Took time.Duration
+}
+
+// Run gives the units their jobs, all at once, so that systemd puts them in the
+// order of their dependencies, and waits for each until its end or the deadline
+// of ctx. done is called as each one ends. The answer is in the order of names.
+func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(Job)) []Job {
+	jobs := make([]Job, len(names))
+	ended := make(chan int, len(names))
+	begin := time.Now()
+	for i, name := range names {
+		jobs[i] = Job{Unit: name, Verb: verb}
+		result := make(chan string, 1)
+		if _, err := s.enqueue(ctx, verb, name, result); err != nil {
+			jobs[i].Err = fmt.Errorf("%s %s: %w", verb, name, err)
+			ended <- i
+			continue
+		}
+		go func() {
+			jobs[i].Err = s.wait(ctx, verb, name, result)
+			ended <- i
+		}()
+	}
+	for range names {
+		i := <-ended
+		jobs[i].Took = time.Since(begin)
+		done(jobs[i])
+	}
+	return jobs
+}
+
+func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (int, error) {
+	switch verb {
+	case Start:
+		return s.conn.StartUnitContext(ctx, name, "replace", result)
+	case Stop:
+		return s.conn.StopUnitContext(ctx, name, "replace", result)
+	case Restart:
+		return s.conn.RestartUnitContext(ctx, name, "replace", result)
+	case Reload:
+		return s.conn.ReloadOrRestartUnitContext(ctx, name, "replace", result)
+	}
+	return 0, fmt.Errorf("%q is not a verb", verb)
+}
+
+// wait returns when the job has ended. Its signal can be lost, when the bus or
+// the manager is restarted, so that the unit is also looked at now and then.
+func (s *Systemd) wait(ctx context.Context, verb Verb, name string, result <-chan string) error {
+	begin := time.Now()
+	look := time.NewTicker(2 * time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case r := <-result:
+			return jobError(verb, name, r)
+		case <-look.C:
+			if s.hasJob(ctx, name) {
+				continue
+			}
+			select {
+			case r := <-result:
+				return jobError(verb, name, r)
+			default:
+				return s.settled(ctx, verb, name)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%s %s: no end after %s: %w", verb, name, time.Since(begin).Round(time.Second), os.ErrDeadlineExceeded)
+		}
+	}
+}
+
+func jobError(verb Verb, name, result string) error {
+	if result == "done" {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %s", verb, name, result)
+}
+
+func (s *Systemd) hasJob(ctx context.Context, name string) bool {
+	jobs, err := s.conn.ListJobsContext(ctx)
+	if err != nil {
+		return true // not known: look again until the deadline
+	}
+	for _, j := range jobs {
+		if j.Unit == name {
+			return true
+		}
+	}
+	return false
+}
+
+// settled judges a job whose end was not heard by the state of its unit.
+func (s *Systemd) settled(ctx context.Context, verb Verb, name string) error {
+	found, err := s.Units(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	up := found[name].Up()
+	if up == (verb == Stop) {
+		return fmt.Errorf("%s %s: its job is gone and the unit is %s", verb, name, found[name].Active)
+	}
+	return nil
+}
