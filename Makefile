@@ -1,0 +1,99 @@
+# Each target does one thing that one could type; `make help` lists them.
+
+PREFIX  ?= /usr
+DESTDIR ?=
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+
+GO      ?= go
+LINT     = $(GO) tool -modfile=tools.mod golangci-lint
+BUILD    = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+CACHE    = $(or $(MESHGEN_CACHE),/var/cache/meshgen-vmtests)
+
+SHELL       = bash
+.SHELLFLAGS = -o pipefail -ec
+
+# Where a machine is missing, the tests that need one are skipped, but not in CI.
+ifeq ($(CI),true)
+export MESHGEN_REQUIRE_MACHINE = 1
+endif
+
+# What the tests on a machine need of the host's Debian.
+PACKAGES = mmdebstrap debian-archive-keyring
+
+.PHONY: all
+all: build       ## the same as build
+
+.PHONY: build
+build:           ## the programs, static, into bin/
+	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator
+
+.PHONY: install
+install: build   ## the programs, below DESTDIR and PREFIX
+	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
+	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
+
+.PHONY: check
+check: lint      ## all that reads the code without running it
+	$(GO) mod tidy -diff
+	$(GO) vet -tags systemd ./...
+	deps=$$($(GO) list -deps ./cmd/meshgen-generator); ! grep -E '^(net|net/http|(cuelang\.org|github\.com/(tetratelabs|coreos|godbus|spf13))/.*)$$' <<<"$$deps"
+
+.PHONY: fmt
+fmt:             ## format the code
+	$(LINT) fmt
+
+.PHONY: lint
+lint:            ## format and rules of the house
+	$(LINT) fmt --diff
+	$(LINT) run
+
+.PHONY: test
+test: setup      ## every test that this host can run
+	$(GO) test -tags systemd -timeout 30m ./...
+
+.PHONY: machine-test
+machine-test: setup  ## the tests on a real systemd machine
+	$(GO) test -tags systemd -timeout 30m -v ./vmtests/...
+
+.PHONY: bench
+bench: setup     ## the measurements
+	$(GO) test -tags systemd -timeout 30m -run '^$$' -bench . -benchmem ./...
+
+.PHONY: golden
+golden:          ## write the goldens anew; look at the difference
+	@grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		$(GO) test "$$dir" -update || exit 1; \
+	done
+
+FUZZTIME ?= 10s
+.PHONY: fuzz
+fuzz:            ## every fuzz test for FUZZTIME
+	@grep -rl --include=*_test.go '^func Fuzz' . | while read -r file; do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' "$$file"); do \
+			echo "$$name"; \
+			$(GO) test "$$(dirname "$$file")" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done; \
+	done
+
+.PHONY: demo
+demo: setup      ## the story, played on a throw-away machine
+	$(GO) run ./vmtests/cmd/machine demo/story.sh
+
+.PHONY: setup
+setup:           ## the Debian packages that the tests on a machine need
+	@missing=; for name in $(PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$name 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$name"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "The tests on a machine are skipped here: they need root, Debian and$$missing." >&2; exit 0; \
+	fi; \
+	apt-get update -q; DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing
+
+.PHONY: help
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: clean
+clean:           ## what was built, and the cache of the machines
+	rm -rf bin $(CACHE)

@@ -1,0 +1,13 @@
+# Imports localhost/probe:1 and :2 on a machine, with /run/probe as their program.
+set -eu
+dir=$(mktemp -d)
+mkdir "$dir/bin" "$dir/tmp"
+cp /run/probe /usr/bin/busybox "$dir/bin/"
+for name in sh cat echo kill ls nc rm touch; do
+	ln -s busybox "$dir/bin/$name"
+done
+for version in 1 2; do
+	tar -C "$dir" -c . | podman import --quiet --change ENV=PATH=/bin --change "ENV=VERSION=$version" \
+		--change 'CMD=["probe","sleep"]' - "localhost/probe:$version"
+done
+rm -r "$dir"
