@@ -2,6 +2,7 @@ package units
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ const (
 	TargetVolume    = "volume"
 	TargetNetwork   = "network"
 	TargetFile      = "file"
+	TargetDir       = "dir" // a directory made for a file
 	TargetPort      = "port"
 )
 
@@ -113,46 +115,36 @@ func (p Port) Target() Target {
 
 // Overlaps reports whether two ports cannot both be listened on.
 func (p Port) Overlaps(q Port) bool {
-	return p.Protocol == q.Protocol && p.Number == q.Number &&
-		(p.Host == "" || q.Host == "" || p.Host == q.Host)
+	if p.Protocol != q.Protocol || p.Number != q.Number {
+		return false
+	}
+	return p.Host == "" || q.Host == "" || p.Host == q.Host ||
+		p.Host == "::" && isIPv6(q.Host) || q.Host == "::" && isIPv6(p.Host)
 }
+
+func isIPv6(host string) bool { return strings.Contains(host, ":") }
 
 // ParsePublishPort returns the host ports that a value of PublishPort takes,
 // in the form of podman-run(1): [[ip:][hostPort]:]containerPort[/protocol],
-// where a port may be a range. A value without a host port takes none: podman
-// chooses one.
+// where a port may be a range and the protocol a list. A value without a host
+// port takes none: podman chooses one. The address 0.0.0.0 counts as none, as
+// it does for podman.
 func ParsePublishPort(value string) ([]Port, error) {
-	spec, protocol, ok := strings.Cut(value, "/")
+	spec, list, ok := strings.Cut(value, "/")
 	if !ok {
-		protocol = "tcp"
+		list = "tcp"
 	}
-	switch protocol {
-	case "tcp", "udp", "sctp":
-	default:
-		return nil, fmt.Errorf("protocol %q is none of tcp, udp, sctp", protocol)
-	}
-	rest, container, ok := cutLast(spec, ':')
-	if !ok {
-		_, _, err := portRange(spec)
-		return nil, err
-	}
-	from, to, err := portRange(container)
+	protocols, err := parseProtocols(list)
 	if err != nil {
 		return nil, err
 	}
-	address, host, ok := cutLast(rest, ':')
-	if !ok || (strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]")) {
-		address, host = "", rest
-		if strings.HasPrefix(rest, "[") {
-			return nil, nil
-		}
+	address, host, container, err := splitPublishPort(spec)
+	if err != nil {
+		return nil, err
 	}
-	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
-	if address == "0.0.0.0" {
-		address = ""
-	}
-	if host == "" || host == "0" {
-		return nil, nil
+	from, to, err := portRange(container)
+	if err != nil || host == "" {
+		return nil, err
 	}
 	hostFrom, hostTo, err := portRange(host)
 	if err != nil {
@@ -162,10 +154,87 @@ func ParsePublishPort(value string) ([]Port, error) {
 		return nil, fmt.Errorf("%q has %d host ports for %d container ports", value, hostTo-hostFrom+1, to-from+1)
 	}
 	var ports []Port
-	for n := hostFrom; n <= hostTo; n++ {
-		ports = append(ports, Port{Protocol: protocol, Host: address, Number: n})
+	for _, protocol := range protocols {
+		for n := hostFrom; n <= hostTo; n++ {
+			ports = append(ports, Port{Protocol: protocol, Host: address, Number: n})
+		}
 	}
 	return ports, nil
+}
+
+// ParsePort returns the port that is written as protocol/number,
+// protocol/address:number or number alone, which is tcp: what [Port.Target]
+// writes after the kind.
+func ParsePort(s string) (Port, error) {
+	protocol, rest, ok := strings.Cut(s, "/")
+	if !ok {
+		protocol, rest = "tcp", s
+	}
+	protocols, err := parseProtocols(protocol)
+	if err != nil {
+		return Port{}, err
+	}
+	if len(protocols) > 1 {
+		return Port{}, fmt.Errorf("%q has more than one protocol", s)
+	}
+	address, number, ok := cutLast(rest, ':')
+	if !ok {
+		address, number = "", rest
+	} else if address, err = parseHost(address); err != nil {
+		return Port{}, err
+	}
+	n, err := portNumber(number)
+	if err != nil {
+		return Port{}, err
+	}
+	return Port{Protocol: protocols[0], Host: address, Number: n}, nil
+}
+
+func parseProtocols(list string) ([]string, error) {
+	var protocols []string
+	for protocol := range strings.SplitSeq(strings.ToLower(list), ",") {
+		switch protocol {
+		case "tcp", "udp", "sctp":
+		default:
+			return nil, fmt.Errorf("protocol %q is none of tcp, udp, sctp", protocol)
+		}
+		if !slices.Contains(protocols, protocol) {
+			protocols = append(protocols, protocol)
+		}
+	}
+	return protocols, nil
+}
+
+// splitPublishPort cuts [[ip:][hostPort]:]containerPort. Colons within brackets
+// belong to the address.
+func splitPublishPort(spec string) (address, host, container string, err error) {
+	rest, container, ok := cutLast(spec, ':')
+	if !ok {
+		return "", "", spec, nil
+	}
+	address, host, ok = cutLast(rest, ':')
+	if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
+		return "", "", "", fmt.Errorf("%q has an address and no host port: want %s::%s for any", spec, rest, container)
+	}
+	if !ok {
+		return "", rest, container, nil
+	}
+	address, err = parseHost(address)
+	return address, host, container, err
+}
+
+// parseHost returns the address to listen on in its shortest form; "" for
+// all of them.
+func parseHost(s string) (string, error) {
+	inner := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	address, err := netip.ParseAddr(inner)
+	if err != nil || address.Zone() != "" || address.Is6() != (len(s) == len(inner)+2) {
+		return "", fmt.Errorf("%q is not an address to listen on: want one like 127.0.0.1 or [::1]", s)
+	}
+	if address = address.Unmap(); address == netip.IPv4Unspecified() {
+		return "", nil
+	}
+	return address.String(), nil
 }
 
 func portRange(s string) (from, to int, err error) {
@@ -179,8 +248,8 @@ func portRange(s string) (from, to int, err error) {
 	if to, err = portNumber(last); err != nil {
 		return 0, 0, err
 	}
-	if to < from {
-		return 0, 0, fmt.Errorf("port range %q runs backwards", s)
+	if ok && to <= from {
+		return 0, 0, fmt.Errorf("port range %q does not rise", s)
 	}
 	return from, to, nil
 }

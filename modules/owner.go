@@ -1,0 +1,157 @@
+package modules
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"cuelang.org/go/cue"
+
+	"meshgen/units"
+)
+
+// owners sees to it that each name on the machine has one owner: each target,
+// each port of the host and each Quadlet file.
+func (l *loader) owners(all []*declared) {
+	ports := map[*declared][]portHolder{}
+	for _, d := range all {
+		ports[d] = l.ports(d)
+	}
+	// What is not sound may hold other names than its owner meant.
+	sound := slices.DeleteFunc(slices.Clone(all), func(d *declared) bool { return !d.sound })
+	l.oneOwnerEach(sound)
+	l.portOwners(sound, ports)
+	l.nestedFiles(sound)
+}
+
+// oneOwnerEach faults two resources with one name. They are named once, by the
+// name that tells most.
+func (l *loader) oneOwnerEach(all []*declared) {
+	owner := map[units.Target]*declared{}
+	for _, d := range all {
+		for _, t := range namesOf(d) {
+			first, ok := owner[t]
+			if !ok {
+				owner[t] = d
+				continue
+			}
+			if first != d {
+				l.twice(string(t), first, d, l.namePlace(first, t), l.namePlace(d, t))
+				break
+			}
+		}
+	}
+}
+
+// namesOf returns the targets that are not ports, and the Quadlet file.
+func namesOf(d *declared) []units.Target {
+	if d.File != nil {
+		return []units.Target{units.Of(units.TargetFile, d.File.Path)}
+	}
+	return []units.Target{
+		units.Object(d.Resource),
+		units.Of(units.TargetUnit, units.Unit(d.Resource)),
+		units.Of("quadlet", units.QuadletFile(d.Resource)),
+	}
+}
+
+// namePlace returns where a resource was given a name, or where it is declared.
+func (l *loader) namePlace(d *declared, t units.Target) units.Position {
+	if d.File != nil {
+		return l.placeBelow(d, "path")
+	}
+	own := ownSection(d.Address.Kind)
+	switch t.Kind() {
+	case units.TargetUnit:
+		if d.Value(own, "ServiceName") != "" {
+			return l.placeBelow(d, own, "ServiceName")
+		}
+	case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+		if d.value.LookupPath(cue.ParsePath(own + "." + own + "Name")).Exists() {
+			return l.placeBelow(d, own, own+"Name")
+		}
+	}
+	return l.placeBelow(d, "name")
+}
+
+// twice faults the later of two places that take one name.
+func (l *loader) twice(name string, first, second *declared, a, b units.Position) {
+	if a.Compare(b) > 0 {
+		a, b, first, second = b, a, second, first
+	}
+	l.fault(b, second.path, fmt.Sprintf("%s is already %s's, at %s", name, first.Address, a), "want one owner for each name")
+}
+
+// A portHolder is a resource and the place where it takes a port.
+type portHolder struct {
+	*declared
+	port  units.Port
+	place func() units.Position
+}
+
+// portOwners faults two places that take one port of the host.
+func (l *loader) portOwners(all []*declared, ports map[*declared][]portHolder) {
+	type key struct {
+		protocol string
+		number   int
+	}
+	holders := map[key][]portHolder{}
+	for _, d := range all {
+		for _, h := range ports[d] {
+			k := key{h.port.Protocol, h.port.Number}
+			for _, other := range holders[k] {
+				if other.port.Overlaps(h.port) {
+					l.twice(string(h.port.Target()), other.declared, h.declared, other.place(), h.place())
+					break
+				}
+			}
+			holders[k] = append(holders[k], h)
+		}
+	}
+}
+
+// ports returns the ports that a resource takes, and faults what is no port.
+func (l *loader) ports(d *declared) []portHolder {
+	var holders []portHolder
+	for i, p := range d.Holds {
+		holders = append(holders, portHolder{d, p, func() units.Position {
+			return l.placeBelow(d, "holds", strconv.Itoa(i))
+		}})
+	}
+	for i, v := range d.Values("Container", "PublishPort") {
+		ports, err := units.ParsePublishPort(v)
+		if err != nil {
+			at, p := l.valuePlace(d, "Container", "PublishPort", i)
+			l.fault(at, p, err.Error(), "want [[ip:][hostPort]:]containerPort[/protocol]")
+		}
+		for _, p := range ports {
+			holders = append(holders, portHolder{d, p, func() units.Position {
+				at, _ := l.valuePlace(d, "Container", "PublishPort", i)
+				return at
+			}})
+		}
+	}
+	return holders
+}
+
+// nestedFiles faults a file whose path is a directory of another's.
+func (l *loader) nestedFiles(all []*declared) {
+	files := map[string]*declared{}
+	for _, d := range all {
+		if d.File != nil {
+			files[d.File.Path] = d
+		}
+	}
+	for _, d := range all {
+		if d.File == nil {
+			continue
+		}
+		for dir := filepath.Dir(d.File.Path); dir != "/"; dir = filepath.Dir(dir) {
+			if above, ok := files[dir]; ok {
+				l.fault(l.placeBelow(d, "path"), d.path.to("path"),
+					fmt.Sprintf("%s is a file, of %s at %s", dir, above.Address, l.placeBelow(above, "path")), "")
+			}
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package modules
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"meshgen/units"
+)
+
+// resolve brings what resources say of one another into the form that Quadlet
+// and systemd read, and notes whom each of them uses.
+func (l *loader) resolve(d *declarations) {
+	for _, r := range d.all {
+		x := &resolver{loader: l, declarations: d, from: r}
+		x.rewrite("Container", "Volume", x.volume)
+		x.rewrite("Container", "Mount", x.mount)
+		x.rewrite("Container", "Network", x.network)
+		x.rewrite("Container", "Image", x.image)
+		x.rewrite("Container", "Pod", x.pod)
+		x.rewrite("Volume", "Image", x.image)
+		for _, key := range dependencies() {
+			x.rewrite("Unit", key, x.units)
+		}
+		x.notifications()
+		slices.SortFunc(r.Uses, units.Address.Compare)
+		r.Uses = slices.Compact(r.Uses)
+	}
+}
+
+// dependencies are the keys of [Unit] whose words name units.
+func dependencies() []string {
+	return []string{
+		"After", "Before", "BindsTo", "Conflicts", "JoinsNamespaceOf", "OnFailure", "OnSuccess", "PartOf",
+		"PropagatesReloadTo", "PropagatesStopTo", "ReloadPropagatedFrom", "Requires", "Requisite",
+		"StopPropagatedFrom", "Upholds", "Wants",
+	}
+}
+
+// A resolver resolves the references of one resource.
+type resolver struct {
+	*loader
+	declarations *declarations
+	from         *declared
+	// at is the place of the value under way, for the sake of faults.
+	at func() (units.Position, path)
+}
+
+// rewrite replaces each value of a key by what resolve makes of it.
+func (x *resolver) rewrite(section, key string, resolve func(string) string) {
+	for _, s := range x.from.Sections {
+		if s.Name != section {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(s.Entries, key, func(e units.Entry, key string) int {
+			return strings.Compare(e.Key, key)
+		})
+		if !found {
+			return
+		}
+		for n, value := range s.Entries[i].Values {
+			x.at = func() (units.Position, path) { return x.valuePlace(x.from, section, key, n) }
+			s.Entries[i].Values[n] = resolve(value)
+		}
+	}
+}
+
+// use notes that the resource refers to another.
+func (x *resolver) use(r *declared) { x.from.Uses = append(x.from.Uses, r.Address) }
+
+// find returns the resource of that kind that a word refers to: an id of the
+// same module, module/id, or a Quadlet file. One that is not there is a fault.
+func (x *resolver) find(kind units.Kind, word string) (*declared, bool) {
+	a := units.Address{Module: x.from.Address.Module, Kind: kind, ID: word}
+	if module, id, ok := strings.Cut(word, "/"); ok {
+		a.Module, a.ID = module, id
+	}
+	r, ok := x.declarations.byAddress[a]
+	if !ok && strings.HasSuffix(word, "."+string(kind)) {
+		r, ok = x.declarations.byFile[word]
+	}
+	if !ok {
+		x.dangling(kind, word)
+		return nil, false
+	}
+	x.use(r)
+	return r, true
+}
+
+// dangling faults a word that names no resource of the kind.
+func (x *resolver) dangling(kind units.Kind, word string) {
+	var known []string
+	for _, r := range x.declarations.all {
+		switch {
+		case r.Address.Kind != kind:
+		case r.Address.Module == x.from.Address.Module:
+			known = append(known, r.Address.ID)
+		default:
+			known = append(known, r.Address.Module+"/"+r.Address.ID)
+		}
+	}
+	at, p := x.at()
+	x.fault(at, p, fmt.Sprintf("no %s %q is declared", kind, word), choices(word, known))
+}
+
+// choices returns a hint that names the nearest of what is known.
+func choices(word string, known []string) string {
+	const most = 5
+	if near := nearest(word, known); near != "" {
+		return "nearest: " + near
+	}
+	switch {
+	case len(known) == 0:
+		return ""
+	case len(known) > most:
+		known = append(known[:most:most], "…")
+	}
+	return "declared: " + strings.Join(known, ", ")
+}
+
+// volume resolves SOURCE:/TARGET[:OPTIONS]. A path, a specifier and a variable
+// are left as they are.
+func (x *resolver) volume(value string) string {
+	source, rest, ok := strings.Cut(value, ":")
+	if !ok || isPath(source) {
+		return value
+	}
+	if r, ok := x.find(units.KindVolume, source); ok {
+		return units.QuadletFile(r.Resource) + ":" + rest
+	}
+	return value
+}
+
+func isPath(source string) bool {
+	return source == "" || strings.ContainsRune("/.~%$", rune(source[0]))
+}
+
+// mountOption matches one option of a mount, which stands between commas and,
+// as a word of a unit file, may be quoted.
+var mountOption = regexp.MustCompile(`(^|[,"'\s])(type|source|src)=([^,"'\s]*)`)
+
+// mount resolves the source of type=volume,source=SOURCE,….
+func (x *resolver) mount(value string) string {
+	kind := ""
+	for _, m := range mountOption.FindAllStringSubmatch(value, -1) {
+		if m[2] == "type" && kind == "" {
+			kind = m[3]
+		}
+	}
+	return mountOption.ReplaceAllStringFunc(value, func(option string) string {
+		before, source, _ := strings.Cut(option, "=")
+		if strings.HasSuffix(before, "type") || isPath(source) {
+			return option
+		}
+		switch kind {
+		case "image":
+			x.image(source)
+		case "volume":
+			if r, ok := x.find(units.KindVolume, source); ok {
+				return before + "=" + units.QuadletFile(r.Resource)
+			}
+		}
+		return option
+	})
+}
+
+// network resolves NETWORK[:OPTIONS], where it is none of the modes of
+// podman-run(1).
+func (x *resolver) network(value string) string {
+	name, options, hasOptions := strings.Cut(value, ":")
+	if isMode(name, hasOptions) || isPath(name) {
+		return value
+	}
+	kind := units.KindNetwork
+	if strings.HasSuffix(name, ".container") {
+		kind = units.KindContainer
+	}
+	r, ok := x.find(kind, name)
+	if !ok {
+		return value
+	}
+	file := units.QuadletFile(r.Resource)
+	if !hasOptions {
+		return file
+	}
+	if kind == units.KindContainer {
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("%q takes no options", name), "another container's network is joined as it is")
+	}
+	return file + ":" + options
+}
+
+func isMode(name string, hasOptions bool) bool {
+	switch name {
+	case "bridge", "none", "host", "private", "slirp4netns", "pasta", "default", "pod",
+		"podman": // the network that podman makes by itself
+		return true
+	case "ns", "container":
+		return hasOptions
+	}
+	return false
+}
+
+// image faults a reference to a Quadlet that cannot be declared.
+func (x *resolver) image(value string) string {
+	for _, suffix := range []string{".image", ".build"} {
+		if strings.HasSuffix(value, suffix) {
+			at, p := x.at()
+			x.fault(at, p, fmt.Sprintf("no %s %q is declared", suffix[1:], value), "want the name of an image")
+		}
+	}
+	return value
+}
+
+// pod faults a reference to a pod: none can be declared.
+func (x *resolver) pod(value string) string {
+	if value != "" {
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("no pod %q is declared", value), "")
+	}
+	return value
+}
+
+// units resolves the addresses among the names of units.
+func (x *resolver) units(value string) string {
+	words := strings.Fields(value)
+	for i, word := range words {
+		if strings.Contains(word, "/") && !isPath(word) {
+			words[i] = x.unit(word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// unit returns the service of kind/id or module/kind/id.
+func (x *resolver) unit(word string) string {
+	full := word
+	if strings.Count(word, "/") == 1 {
+		full = x.from.Address.Module + "/" + word
+	}
+	a, err := units.ParseAddress(full)
+	if err != nil {
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("%q is neither a unit nor an address", word), "want kind/id or module/kind/id")
+		return word
+	}
+	r, ok := x.declarations.byAddress[a]
+	switch {
+	case !ok:
+		var known []string
+		for _, r := range x.declarations.all {
+			known = append(known, r.Address.String())
+		}
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("no %s is declared", a), choices(full, known))
+		return word
+	case a.Kind == units.KindFile:
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("%s is a file and has no unit", a), "")
+		return word
+	}
+	x.use(r)
+	return units.Unit(r.Resource)
+}
+
+// notifications faults those that no container can obey.
+func (x *resolver) notifications() {
+	if x.from.File == nil {
+		return
+	}
+	notify := x.from.path.to("notify")
+	for _, n := range x.from.File.Notify {
+		p := notify.to(n.Resource.ID)
+		x.at = func() (units.Position, path) { return x.placeBelow(x.from, "notify", n.Resource.ID), p }
+		r, ok := x.declarations.byAddress[n.Resource]
+		switch {
+		case !ok:
+			x.dangling(units.KindContainer, n.Resource.ID)
+		case n.Action == "reload" && r.sound && !reloads(r):
+			at, _ := x.at()
+			x.fault(at, p, fmt.Sprintf("%s does not know how to reload", n.Resource),
+				`want Service: ExecReload there, or "restart" here`)
+		}
+	}
+}
+
+func reloads(r *declared) bool {
+	return r.Value("Service", "ExecReload")+r.Value("Container", "ReloadCmd")+r.Value("Container", "ReloadSignal") != ""
+}

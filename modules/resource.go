@@ -1,0 +1,222 @@
+package modules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue"
+
+	"meshgen/units"
+)
+
+// A declared resource is one on its way to being complete.
+type declared struct {
+	units.Resource
+	path  path
+	value cue.Value
+	// sound says that nothing was wrong with it, so that the names it holds
+	// are those that the owner meant.
+	sound bool
+}
+
+// declarations are all resources of a node, and how they are referred to.
+type declarations struct {
+	all       []*declared
+	byAddress map[units.Address]*declared
+	byFile    map[string]*declared // by the name of the Quadlet file
+}
+
+func (d *declarations) add(r *declared) {
+	if d.byAddress == nil {
+		d.byAddress, d.byFile = map[units.Address]*declared{}, map[string]*declared{}
+	}
+	d.all = append(d.all, r)
+	d.byAddress[r.Address] = r
+	if file := units.QuadletFile(r.Resource); file != "" && d.byFile[file] == nil {
+		d.byFile[file] = r
+	}
+}
+
+// declare adds what a module declares.
+func (l *loader) declare(d *declarations, m field) {
+	for _, kind := range l.fields(m.value, m.rule, m.path) {
+		for _, r := range l.fields(kind.value, kind.rule, kind.path) {
+			d.add(l.resource(units.Address{Module: m.name, Kind: kindOf(kind.name), ID: r.name}, r))
+		}
+	}
+}
+
+// kindOf returns the kind that a field of a module declares.
+func kindOf(plural string) units.Kind { return units.Kind(strings.TrimSuffix(plural, "s")) }
+
+func (l *loader) resource(a units.Address, f field) *declared {
+	before := len(l.faults)
+	d := &declared{path: f.path, value: f.value}
+	d.Address = a
+	d.Position = l.label(f.value, f.path)
+	all := l.fields(f.value, f.rule, f.path)
+	if a.Kind == units.KindFile {
+		l.file(d, all)
+	} else {
+		l.unit(d, all)
+	}
+	d.sound = len(l.faults) == before && resolved(f.value).Kind() == cue.StructKind
+	return d
+}
+
+// unit completes a resource that becomes a Quadlet file.
+func (l *loader) unit(d *declared, all fields) {
+	d.Name = strings.ReplaceAll(d.Address.Module+"-"+d.Address.ID, ".", "-")
+	if name, ok := l.text(all, "name"); ok {
+		d.Name = name
+	}
+	own := ownSection(d.Address.Kind)
+	for _, name := range []string{"Unit", own, "Quadlet", "Service", "Install"} {
+		var entries []units.Entry
+		f, ok := all.get(name)
+		if ok {
+			entries = l.entries(f)
+		}
+		switch {
+		case name == own:
+			entries = withObjectName(entries, d)
+			l.names(d, entries)
+		case name == "Install" && !ok:
+			// What is declared is there: after a boot as after a switch. An
+			// Install that is written and empty says otherwise.
+			entries = []units.Entry{{Key: "WantedBy", Position: d.Position, Values: []string{"multi-user.target"}}}
+		}
+		if len(entries) > 0 {
+			d.Sections = append(d.Sections, units.Section{Name: name, Entries: entries})
+		}
+	}
+	if d.Address.Kind == units.KindContainer {
+		if resolved(d.value).IncompleteKind() == cue.StructKind {
+			l.image(d, all)
+		}
+		d.Holds = l.holds(all)
+	}
+	l.lengths(d)
+}
+
+// ownSection returns the section that Quadlet reads for a kind.
+func ownSection(k units.Kind) string { return strings.ToUpper(string(k[:1])) + string(k[1:]) }
+
+// withObjectName sees to it that podman's object has the resource's name,
+// where the owner gave it none; Quadlet would call it systemd-NAME.
+func withObjectName(entries []units.Entry, d *declared) []units.Entry {
+	key := ownSection(d.Address.Kind) + "Name"
+	i, found := slices.BinarySearchFunc(entries, key, func(e units.Entry, key string) int {
+		return strings.Compare(e.Key, key)
+	})
+	if found {
+		return entries
+	}
+	return slices.Insert(entries, i, units.Entry{Key: key, Position: d.Position, Values: []string{d.Name}})
+}
+
+// names faults names that are not known before systemd or podman expand them:
+// what a name on the machine belongs to must be known from the manifest.
+func (l *loader) names(d *declared, entries []units.Entry) {
+	own := ownSection(d.Address.Kind)
+	for _, e := range entries {
+		if e.Key != own+"Name" && e.Key != "ServiceName" {
+			continue
+		}
+		for i, name := range e.Values {
+			if !isName(name) {
+				at, p := l.valuePlace(d, own, e.Key, i)
+				l.fault(at, p, fmt.Sprintf("%q is not a name", name), "want "+l.schema.definition("#Name").want)
+			}
+		}
+	}
+}
+
+// isName is #Name of the schema.
+func isName(s string) bool {
+	for i, r := range s {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("_.-", r)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// lengths faults a name that makes a file or unit name longer than the 255
+// bytes that file systems and systemd take.
+func (l *loader) lengths(d *declared) {
+	const most = 255
+	for _, name := range []string{units.QuadletFile(d.Resource), units.Unit(d.Resource)} {
+		if len(name) > most {
+			l.fault(d.Position, d.path, fmt.Sprintf("the unit's name has %d characters", len(name)),
+				fmt.Sprintf("want %d at most, with its suffix", most))
+			return
+		}
+	}
+}
+
+// image faults a container that has nothing to run.
+func (l *loader) image(d *declared, all fields) {
+	p, at := d.path.to("Container"), d.Position
+	section, ok := all.get("Container")
+	if ok {
+		at = l.label(section.value, section.path)
+	}
+	image, rootfs := d.Values("Container", "Image"), d.Values("Container", "Rootfs")
+	switch {
+	case slices.Contains(image, "") || len(image)+len(rootfs) == 0 && !l.meant(section, "Image", "Rootfs"):
+		l.fault(at, p.to("Image"), "missing", `want an image, as in "docker.io/library/nginx:1.29", or Rootfs`)
+	case len(image) > 0 && len(rootfs) > 0:
+		l.fault(l.placeBelow(d, p[len(p)-1], "Rootfs"), p.to("Rootfs"), "excludes Image", "want one of the two")
+	}
+}
+
+// meant reports whether one of the keys was written, if only misspelt, or the
+// section is not one: then the fault is told already.
+func (l *loader) meant(section field, keys ...string) bool {
+	if section.rule == nil {
+		return false
+	}
+	all, err := resolved(section.value).Fields(cue.Optional(true))
+	if err != nil && resolved(section.value).IncompleteKind() != cue.StructKind {
+		return true
+	}
+	h := l.schema.shapeOf(section.rule)
+	for all.Next() {
+		label := all.Selector().Unquoted()
+		if slices.Contains(keys, label) || h.get(label) == nil && nearest(label, keys) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loader) holds(all fields) []units.Port {
+	f, ok := all.get("holds")
+	if !ok {
+		return nil
+	}
+	v := resolved(f.value)
+	list, err := v.List()
+	if err != nil {
+		l.accepts(f)
+		return nil
+	}
+	var ports []units.Port
+	for i := 0; list.Next(); i++ {
+		at := f.path.to(fmt.Sprint(i))
+		text, ok := l.scalar(field{value: list.Value(), rule: l.schema.definition("#Port"), path: at})
+		if !ok {
+			continue
+		}
+		port, err := units.ParsePort(text)
+		if err != nil {
+			l.fault(l.place(list.Value(), at), at, err.Error(), `want a port, as in 2222, "udp/53" or "tcp/127.0.0.1:53"`)
+			continue
+		}
+		ports = append(ports, port)
+	}
+	return ports
+}
