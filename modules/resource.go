@@ -129,8 +129,20 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 				at, p := l.valuePlace(d, own, e.Key, i)
 				l.fault(at, p, fmt.Sprintf("%q is not a name", name), "want "+l.schema.definition("#Name").want)
 			}
+			if e.Key == "ContainerName" && isHexadecimal(name) {
+				at, p := l.valuePlace(d, own, e.Key, i)
+				l.fault(at, p, fmt.Sprintf("%q reads as the start of a container's id", name),
+					"podman run --replace would destroy the container whose id starts so; want a letter after f, a dot or a dash in it")
+			}
 		}
 	}
+}
+
+// isHexadecimal reports whether a name could be the start of a container's id.
+// podman run --replace, by which Quadlet starts a container, looks the name up
+// as that too, and removes what it finds.
+func isHexadecimal(name string) bool {
+	return len(name) <= 64 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
 // isName is #Name of the schema.

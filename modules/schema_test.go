@@ -113,7 +113,7 @@ func manifestOf(t testing.TB, text string) string {
 // faults that no schema finds.
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
-		"dangling", "empty-directory", "empty-manifest", "image-missing",
+		"dangling", "empty-directory", "empty-manifest", "image-missing", "name-hexadecimal",
 		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "port-twice", "value-text",
 	}
 	for _, g := range goldens(t) {

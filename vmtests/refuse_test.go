@@ -147,32 +147,32 @@ func TestFailedFirstSwitchLeavesNothing(t *testing.T) {
 // something failed.
 func TestFailedStartWithoutRollback(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
-	v.WriteManifest(strings.Replace(pair("c", "b"), "probe:1\", Network: \"none\", Environment: IS: \"one\"", "probe:1\", Exec: \"no-such-program\", Network: \"none\", Environment: IS: \"one\"", 1))
+	v.WriteManifest(strings.Replace(pair("cow", "bat"), "probe:1\", Network: \"none\", Environment: IS: \"one\"", "probe:1\", Exec: \"no-such-program\", Network: \"none\", Environment: IS: \"one\"", 1))
 	r := v.Exec("meshgen", "switch", "--rollback=never")
 	if r.Code != 4 {
 		t.Errorf("switch: %+v", r)
 	}
-	v.mustRun("b")
-	v.mustBeGone("a.service")
-	v.WriteManifest(pair("c", "b"))
+	v.mustRun("bat")
+	v.mustBeGone("ant.service")
+	v.WriteManifest(pair("cow", "bat"))
 	v.Switch()
-	v.mustRun("b", "c")
+	v.mustRun("bat", "cow")
 }
 
 // An image that is nowhere stops the switch before anything is touched.
 func TestMissingImageTouchesNothing(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
-	before := v.invocation("a")
-	v.WriteManifest(strings.Replace(pair("a", "b"), "probe:1", "nowhere:1", 1))
+	before := v.invocation("ant")
+	v.WriteManifest(strings.Replace(pair("ant", "bat"), "probe:1", "nowhere:1", 1))
 	r := v.Exec("meshgen", "switch")
 	if r.Code != 1 || !strings.Contains(r.Stderr, "localhost/nowhere:1") {
 		t.Errorf("switch: %+v", r)
 	}
-	if v.invocation("a") != before || v.Exists("/etc/meshgen/pending") {
+	if v.invocation("ant") != before || v.Exists("/etc/meshgen/pending") {
 		t.Error("something was touched")
 	}
 }
@@ -180,7 +180,7 @@ func TestMissingImageTouchesNothing(t *testing.T) {
 // Two switches do not run at once.
 func TestSwitchIsLocked(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
 	r := v.Exec("flock", "/var/lib/meshgen/lock", "meshgen", "switch")
 	if r.Code != 6 {

@@ -43,13 +43,13 @@ func (v *Machine) mustBe(container, what string) {
 // Two containers take each other's names.
 func TestRenameSwapsTwoContainers(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
-	v.WriteManifest(pair("b", "a"))
+	v.WriteManifest(pair("bat", "ant"))
 	v.Switch()
-	v.mustRun("a", "b")
-	v.mustBe("a", "two")
-	v.mustBe("b", "one")
+	v.mustRun("ant", "bat")
+	v.mustBe("ant", "two")
+	v.mustBe("bat", "one")
 	v.mustMountOnce("m-one")
 	v.mustBeSwept()
 	if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
@@ -60,14 +60,14 @@ func TestRenameSwapsTwoContainers(t *testing.T) {
 // One container takes the name that another gives up.
 func TestRenameMovesAChain(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
-	v.WriteManifest(pair("b", "c"))
+	v.WriteManifest(pair("bat", "cow"))
 	v.Switch()
-	v.mustRun("b", "c")
-	v.mustBe("b", "one")
-	v.mustBe("c", "two")
-	v.mustBeGone("a.service")
+	v.mustRun("bat", "cow")
+	v.mustBe("bat", "one")
+	v.mustBe("cow", "two")
+	v.mustBeGone("ant.service")
 	v.mustBeSwept()
 }
 
@@ -86,14 +86,14 @@ func single(body string) string {
 // Only the unit gets another name, the container keeps its own.
 func TestRenameOfTheUnitAlone(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(single(`containers: x: {name: "a", Container: {Image: "localhost/probe:1", ContainerName: "c", Network: "none"}}`))
+	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", ContainerName: "cow", Network: "none"}}`))
 	v.Switch()
-	v.WriteManifest(single(`containers: x: {name: "b", Container: {Image: "localhost/probe:1", ContainerName: "c", Network: "none"}}`))
+	v.WriteManifest(single(`containers: x: {name: "bat", Container: {Image: "localhost/probe:1", ContainerName: "cow", Network: "none"}}`))
 	v.Switch()
-	v.mustRun("c")
-	v.mustBeGone("a.service")
-	v.mustNotOverlap("c")
-	if got := v.Show("b", "ActiveState")["ActiveState"]; got != "active" {
+	v.mustRun("cow")
+	v.mustBeGone("ant.service")
+	v.mustNotOverlap("cow")
+	if got := v.Show("bat", "ActiveState")["ActiveState"]; got != "active" {
 		t.Errorf("b.service is %s", got)
 	}
 }
@@ -102,13 +102,13 @@ func TestRenameOfTheUnitAlone(t *testing.T) {
 // that it was started from.
 func TestRenameOfTheContainerInPlace(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", ContainerName: "c", Network: "none"}}`))
+	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", ContainerName: "cow", Network: "none"}}`))
 	v.Switch()
-	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", ContainerName: "d", Network: "none"}}`))
+	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", ContainerName: "dog", Network: "none"}}`))
 	v.Switch()
-	v.mustRun("d")
-	v.mustNotOverlap("c", "d")
-	if all := v.Run("podman", "ps", "--all", "--format={{.Names}}"); all != "d\n" {
+	v.mustRun("dog")
+	v.mustNotOverlap("cow", "dog")
+	if all := v.Run("podman", "ps", "--all", "--format={{.Names}}"); all != "dog\n" {
 		t.Errorf("containers: %q", all)
 	}
 }
@@ -116,7 +116,7 @@ func TestRenameOfTheContainerInPlace(t *testing.T) {
 // A network is renamed under a container that uses it, with its subnet and
 // without.
 func TestRenameOfANetwork(t *testing.T) {
-	for _, options := range []string{"{}", `{Subnet: "10.88.5.0/24"}`} {
+	for _, options := range []string{"{}", `{Subnet: "10.99.5.0/24"}`} {
 		t.Run(options, func(t *testing.T) {
 			v := Boot(t)
 			manifest := func(name string) string {
@@ -148,12 +148,12 @@ func TestNetworkIsMadeAnewWhenItsOptionsChange(t *testing.T) {
 	containers: x: Container: {Image: "localhost/probe:1", Network: ["net"]}
 	networks: net: Network: Subnet: %q`, subnet))
 	}
-	v.WriteManifest(manifest("10.88.5.0/24"))
+	v.WriteManifest(manifest("10.99.5.0/24"))
 	v.Switch()
-	v.WriteManifest(manifest("10.88.6.0/24"))
+	v.WriteManifest(manifest("10.99.6.0/24"))
 	v.Switch()
 	v.mustRun("m-x")
-	if subnet := v.Run("podman", "network", "inspect", "--format={{range .Subnets}}{{.Subnet}}{{end}}", "m-net"); subnet != "10.88.6.0/24\n" {
+	if subnet := v.Run("podman", "network", "inspect", "--format={{range .Subnets}}{{.Subnet}}{{end}}", "m-net"); subnet != "10.99.6.0/24\n" {
 		t.Errorf("the subnet is %q", subnet)
 	}
 }
@@ -201,13 +201,13 @@ func TestRenameOfAVolumeIsRefused(t *testing.T) {
 // never stranded.
 func TestRenameUnderAStormOfReloads(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
 	storm := v.Command("sh", "-c", "while :; do systemctl daemon-reload; done")
 	if err := storm.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for i, names := range [][2]string{{"c", "b"}, {"d", "e"}, {"a", "f"}} {
+	for i, names := range [][2]string{{"cow", "bat"}, {"dog", "elk"}, {"ant", "fox"}} {
 		v.WriteManifest(pair(names[0], names[1]))
 		begin := time.Now()
 		v.Switch()
@@ -215,27 +215,27 @@ func TestRenameUnderAStormOfReloads(t *testing.T) {
 	}
 	_ = storm.Process.Kill()
 	_ = storm.Wait()
-	v.mustRun("a", "f")
-	v.mustBeGone("b.service", "c.service", "d.service", "e.service")
+	v.mustRun("ant", "fox")
+	v.mustBeGone("bat.service", "cow.service", "dog.service", "elk.service")
 }
 
 // What is stranded already is stopped by its recorded definition.
 func TestStrandedUnitIsStopped(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(pair("a", "b"))
+	v.WriteManifest(pair("ant", "bat"))
 	v.Switch()
 	// Someone takes the links away under which systemd has the definition.
 	v.Run("sh", "-c", "mv /etc/meshgen/current /etc/meshgen/away; systemctl daemon-reload; mv /etc/meshgen/away /etc/meshgen/current")
-	if got := v.Show("a", "LoadState", "ActiveState"); got["LoadState"] != "not-found" || got["ActiveState"] != "active" {
+	if got := v.Show("ant", "LoadState", "ActiveState"); got["LoadState"] != "not-found" || got["ActiveState"] != "active" {
 		t.Fatalf("a.service is not stranded: %v", got)
 	}
-	v.WriteManifest(pair("c", "b"))
+	v.WriteManifest(pair("cow", "bat"))
 	begin := time.Now()
 	v.Switch()
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("the switch took %s", took)
 	}
-	v.mustRun("b", "c")
-	v.mustBeGone("a.service")
+	v.mustRun("bat", "cow")
+	v.mustBeGone("ant.service")
 	v.mustBeSwept()
 }

@@ -72,6 +72,10 @@ func TestForgeIsRenamed(t *testing.T) {
 		t.Errorf("plan --exit-code after the switch: %+v", r)
 	}
 	v.mustBeSwept()
+	// By hand, too, the two would never run side by side.
+	if fence := v.Show("gitea", "Conflicts", "After"); !strings.Contains(fence["Conflicts"], "forge-gitea-server.service") || !strings.Contains(fence["After"], "forge-gitea-server.service") {
+		t.Errorf("gitea.service has no fence against its predecessor: %v", fence)
+	}
 }
 
 // A second switch restarts nothing and writes nothing.

@@ -27,8 +27,9 @@ type move struct {
 	seen     sight
 	progress Progress
 
-	inForce bool     // current points to what the move leads to
-	failed  []string // units that did not come up
+	inForce bool      // current points to what the move leads to
+	started time.Time // when the last job ended that brought a unit up
+	failed  []string  // units that did not come up
 	faults  map[string]error
 }
 
@@ -103,6 +104,9 @@ func (m *move) jobs(ctx context.Context, verb host.Verb, names []string) []host.
 	jobs := m.node.Systemd.Run(ctx, verb, names, func(j host.Job) {
 		m.progress(Event{Step: step(j.Unit), Ended: true, Took: j.Took, Err: j.Err})
 	})
+	if verb != host.Stop {
+		m.started = time.Now()
+	}
 	return slices.DeleteFunc(jobs, func(j host.Job) bool { return j.Err == nil })
 }
 
@@ -239,6 +243,11 @@ func (m *move) confirm(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
+	m.node.forget()
+	m.node.Foresee(ctx) // what is to be retired is looked for meanwhile
+	if err := m.settle(ctx); err != nil {
+		return err
+	}
 	found, err := m.node.Systemd.Units(ctx, names)
 	if err != nil {
 		return err
@@ -252,7 +261,8 @@ func (m *move) confirm(ctx context.Context) error {
 		if !slices.Contains(names, u.Name) {
 			continue
 		}
-		if err := m.verdict(u.Name, found[u.Name], details[u.Name]); err != nil {
+		err := m.verdict(u.Name, found[u.Name], details[u.Name])
+		if err != nil {
 			m.progress(Event{Step: Step{Op: "confirm", Target: units.Of(units.TargetUnit, u.Name)}, Ended: true, Err: err})
 			m.fail(u.Name, err)
 		}
@@ -269,6 +279,23 @@ func (m *move) confirm(ctx context.Context) error {
 	return m.node.Ledger.Append(started...)
 }
 
+// settleFor is how long a unit has to stay up to count as up. For systemd a
+// container has started once its process runs; one that ends at once, over a
+// word in its configuration, has done so by then.
+const settleFor = 200 * time.Millisecond
+
+// settle waits until every unit that was brought up has been so for a moment.
+func (m *move) settle(ctx context.Context) error {
+	left := time.NewTimer(time.Until(m.started.Add(settleFor)))
+	defer left.Stop()
+	select {
+	case <-left.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // verdict says what is wrong with a unit that is to be up.
 func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 	planned := slices.Contains(m.plan.Touched(), name)
@@ -279,6 +306,8 @@ func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
 	case d.Fragment != generatedBy+name:
 		return fmt.Errorf("%s: runs from %s, which is not of meshgen", name, d.Fragment)
+	case u.Active == "active" && d.Type == "notify" && host.PayloadEnded(d.ControlGroup):
+		return fmt.Errorf("%s: its container ended at once", name)
 	case u.Active == "active" || u.Active == "reloading":
 		return nil
 	case u.Active == "inactive" && d.Type == "oneshot" && d.Result == "success":

@@ -74,8 +74,10 @@ func (m *move) lowerBridge(ctx context.Context) error {
 // sweepBridge removes what a switch keeps in /run, also that of one that was
 // cut short.
 func sweepBridge(l state.Layout) error {
-	if err := os.RemoveAll(l.Bridge()); err != nil {
-		return err
+	for _, dir := range []string{l.Bridge(), filepath.Join(l.Runtime, rescueDir)} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
 	}
 	dir := l.Path(runtimeUnits)
 	entries, err := os.ReadDir(dir)
@@ -118,13 +120,17 @@ func (m *move) reload(ctx context.Context) error {
 	return err
 }
 
+// rescueDir holds definitions, below /run/meshgen, for as long as it takes to
+// stop what has lost them.
+const rescueDir = "rescue"
+
 // rescue gives systemd back the recorded definitions of units that it runs and
 // has lost, so that it can stop them.
 func (m *move) rescue(ctx context.Context) error {
 	if m.node.Systemd == nil || len(m.plan.Rescue) == 0 {
 		return nil
 	}
-	dir := filepath.Join(m.node.Layout.Runtime, "rescue")
+	dir := filepath.Join(m.node.Layout.Runtime, rescueDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // systemd reads it
 		return err
 	}

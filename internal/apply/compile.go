@@ -64,9 +64,22 @@ func Compile(ctx context.Context, l state.Layout, in Input, previous state.Gener
 	}
 	if ok {
 		err = c.convert(ctx, l, converter, kept, previous)
+	} else {
+		c.unconverted()
 	}
 	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
 	return c, err
+}
+
+// unconverted names the units that the generator is to make of the Quadlets.
+func (c *Compiled) unconverted() {
+	for _, r := range c.Generation.Resources {
+		if name := units.Unit(r); name != "" {
+			c.Generation.Units = append(c.Generation.Units, state.Unit{
+				Name: name, Resource: r.Address, Digest: state.TextDigest(units.Render(r)),
+			})
+		}
+	}
 }
 
 // contents returns the digests of the file contents that a generation holds.

@@ -136,3 +136,27 @@ func missingDirs(l state.Layout, path string) []string {
 	}
 	return missing
 }
+
+// unreachable returns the faults of files whose directories are reached by a
+// link, which may lead anywhere, or cannot be made.
+func unreachable(l state.Layout, write []units.Resource) units.Faults {
+	var faults units.Faults
+	for _, r := range write {
+		at := ""
+		for _, name := range strings.Split(strings.Trim(filepath.Dir(r.File.Path), "/"), "/") {
+			at += "/" + name
+			info, err := os.Lstat(l.Path(at))
+			if err != nil {
+				break // not there, or told of when it is written
+			}
+			if !info.IsDir() {
+				faults = append(faults, units.Fault{
+					Position: r.Position, Message: fmt.Sprintf("%s: %s is a %s", r.Address, at, fileType(info.Mode())),
+					Hint: "the way to a file has to be of directories: no link is followed",
+				})
+				break
+			}
+		}
+	}
+	return faults
+}

@@ -17,8 +17,16 @@ func judge(transitions []state.Transition, before, desired state.Generation) ([]
 	judged := make([]state.Transition, len(transitions))
 	var refused units.Faults
 	old, now := byAddress(before), byAddress(desired)
+	holder := map[units.Target]units.Resource{}
+	for _, r := range before.Resources {
+		holder[units.Targets(r)[0]] = r
+	}
 	for i, t := range transitions {
-		t, hint := decide(t, old[t.Resource], now[t.Resource])
+		was, ok := old[t.Resource]
+		if !ok {
+			was = holder[t.From] // it had another address
+		}
+		t, hint := decide(t, was, now[t.Resource])
 		if t.Decision != "" {
 			t.Policy = builtin
 		}

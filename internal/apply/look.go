@@ -115,6 +115,8 @@ func fileType(m os.FileMode) string {
 		return "directory"
 	case m&os.ModeSymlink != 0:
 		return "symbolic link"
+	case m.IsRegular():
+		return "file"
 	}
 	return "special file"
 }

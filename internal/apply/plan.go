@@ -167,8 +167,7 @@ func (p *planner) emits(t units.Target, r units.Resource) bool {
 	}
 	switch t.Kind() {
 	case units.TargetUnit:
-		u := p.unit[t.Name()]
-		return record.Digest != u.Digest || state.TextDigest(record.Definition) != u.Text
+		return p.unit[t.Name()].Differs(record)
 	case units.TargetFile:
 		return record.Digest != r.File.Digest || record.Definition != state.FileMeta(*r.File)
 	}

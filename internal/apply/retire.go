@@ -20,7 +20,6 @@ import (
 // what to record. A name whose thing could not be seen gone stays live, and is
 // told in the error.
 func (m *move) retire(ctx context.Context) ([]state.Event, error) {
-	m.node.forget()
 	var events []state.Event
 	var errs []error
 	targets := slices.Clone(m.plan.Retire)
@@ -30,11 +29,15 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.unlinkFiles(targets); err != nil {
+	kept, err := m.unlinkFiles(targets)
+	if err != nil {
 		return nil, err
 	}
 	for _, t := range targets {
 		why, err := m.retireOne(ctx, t, found)
+		if kept[t] != nil {
+			err = kept[t]
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -85,29 +88,45 @@ func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[s
 }
 
 // unlinkFiles removes the files that are to go, and returns once that is on the
-// disk.
-func (m *move) unlinkFiles(targets []units.Target) error {
+// disk, with those that it had to leave and why.
+func (m *move) unlinkFiles(targets []units.Target) (kept map[units.Target]error, err error) {
+	kept = map[units.Target]error{}
 	var dirs []string
 	for _, t := range targets {
 		if t.Kind() != units.TargetFile {
 			continue
 		}
-		if err := m.unchanged(t); err != nil {
-			return err
-		}
-		seen, there := m.seen.observed.Files[t]
-		if !there || seen.Digest == "a directory" {
+		if err := m.unlink(t); err != nil {
+			kept[t] = err
 			continue
 		}
-		if err := m.backUp(t); err != nil {
-			return err
+		if dir := filepath.Dir(m.node.Layout.Path(t.Name())); isDir(dir) {
+			dirs = append(dirs, dir)
 		}
-		if err := durable.Unlink(m.node.Layout.Root, t.Name()); err != nil {
-			return err
-		}
-		dirs = append(dirs, filepath.Dir(m.node.Layout.Path(t.Name())))
 	}
-	return durable.Sync(dirs...)
+	return kept, durable.Sync(dirs...)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func (m *move) unlink(t units.Target) error {
+	if err := m.unchanged(t); err != nil {
+		return err
+	}
+	seen, there := m.seen.observed.Files[t]
+	switch {
+	case !there:
+		return nil
+	case seen.Digest == "a directory":
+		return fmt.Errorf("%s: not removed: it is a directory", t.Name())
+	}
+	if err := m.backUp(t); err != nil {
+		return err
+	}
+	return durable.Unlink(m.node.Layout.Root, t.Name())
 }
 
 // retireOne sees one thing gone and says why its name is retired.
@@ -121,7 +140,7 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 		}
 	case units.TargetFile:
 		if _, err := os.Lstat(m.node.Layout.Path(t.Name())); err == nil {
-			return "", fmt.Errorf("%s: not removed: it is no regular file", t.Name())
+			return "", fmt.Errorf("%s: removed, and still there", t.Name())
 		}
 	case units.TargetDir:
 		return m.removeDir(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
@@ -37,7 +36,7 @@ type Options struct {
 // Outcome is how a switch ended.
 type Outcome struct {
 	From, To int
-	Result   state.Result
+	Result   state.Result // "" where it has not ended: the next switch takes it on
 	// Failed are the units that did not come up, each with what is wrong and
 	// the last lines of its log.
 	Failed []string
@@ -65,6 +64,9 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 		return p, nil
 	}
 	p.Plan = makePlan(p.before, compiled.Generation)
+	if p.Rejected = unreachable(n.Layout, p.Plan.Write); len(p.Rejected) > 0 {
+		return p, nil
+	}
 	p.To = current.Number
 	if !p.Plan.Empty() {
 		p.To, err = n.nextNumber(compiled.Generation, current)
@@ -362,9 +364,7 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 // again makes the move from one generation to another anew, by what the ledger
 // and the machine say now, and records what it brings.
 func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
-	if err := sweep(n.Layout, from, to); err != nil {
-		return nil, err
-	}
+	sweep(n.Layout, from, to)
 	n.forget()
 	b, err := n.lookBefore(ctx, from, to)
 	if err != nil {
@@ -386,7 +386,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, progress Pr
 
 // sweep removes the temporaries that a switch cut short may have left beside the
 // files of either generation.
-func sweep(l state.Layout, generations ...state.Generation) error {
+func sweep(l state.Layout, generations ...state.Generation) {
 	var dirs []string
 	for _, g := range generations {
 		for _, r := range g.Resources {
@@ -395,8 +395,7 @@ func sweep(l state.Layout, generations ...state.Generation) error {
 			}
 		}
 	}
-	_, err := durable.Sweep(l.Root, dirs...)
-	return err
+	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
 }
 
 // retreat brings back the set that an unfinished switch came from.
@@ -404,10 +403,12 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	out := Outcome{From: from.Number, To: to.Number, Result: result}
 	m, err := n.again(ctx, from, to, progress)
 	if err != nil {
+		out.Result = ""
 		return out, err
 	}
 	if err := m.act(ctx); err != nil {
-		return out, fmt.Errorf("bring back generation %d: %w", to.Number, err)
+		out.Result = ""
+		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
 	}
 	out.Failed = m.reports(ctx)
 	events, left := m.retire(ctx)
@@ -429,8 +430,8 @@ func (m *move) reports(ctx context.Context) []string {
 		if err := m.faults[name]; err != nil {
 			report = err.Error()
 		}
-		if text := host.Journal(ctx, name, 5); text != "" {
-			report += "\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+		for _, line := range host.Journal(ctx, name, 8) {
+			report += "\n    " + line
 		}
 		reports = append(reports, report)
 	}

@@ -1,19 +1,47 @@
 package host
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"os/exec"
-	"strconv"
-	"strings"
 )
 
 // Journal returns the last lines that a unit logged since the machine booted,
-// oldest first; "" where there are none or the journal cannot be read.
-func Journal(ctx context.Context, unit string, lines int) string {
-	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines="+strconv.Itoa(lines),
-		"--output=cat", "--no-pager", "--quiet", "--boot").Output()
+// oldest first: what its processes wrote, and what systemd had to say of it that
+// is more than routine. It has none where the journal cannot be read: a report
+// without log lines is still a report.
+func Journal(ctx context.Context, unit string, lines int) []string {
+	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines=100", "--output=json",
+		"--output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,PODMAN_EVENT", "--no-pager", "--quiet", "--boot").Output()
 	if err != nil {
-		return "" // a report without log lines is still a report
+		return nil
 	}
-	return strings.TrimSpace(string(out))
+	var found []string
+	for line := range bytes.Lines(out) {
+		if text := telling(line); text != "" {
+			found = append(found, text)
+		}
+	}
+	return found[max(0, len(found)-lines):]
+}
+
+// telling returns the message of a journal entry; "" where it is routine: an
+// event of podman's, or systemd's word of a start or stop, which it logs as
+// "info". See systemd.journal-fields(7).
+func telling(line []byte) string {
+	var entry struct {
+		Message    any    `json:"MESSAGE"` // a list of bytes where it is no text
+		Priority   string `json:"PRIORITY"`
+		Identifier string `json:"SYSLOG_IDENTIFIER"`
+		Event      string `json:"PODMAN_EVENT"`
+	}
+	if err := json.Unmarshal(line, &entry); err != nil {
+		return ""
+	}
+	if entry.Event != "" || (entry.Identifier == "systemd" && entry.Priority > "5") {
+		return ""
+	}
+	text, _ := entry.Message.(string)
+	return text
 }

@@ -107,7 +107,8 @@ type Details struct {
 	Invocation string // InvocationID, in hexadecimal; "" where it never ran
 	Result     string // of a service: success, exit-code, timeout …
 	Type       string // of a service: notify, oneshot …
-	Restarts   uint32 // of a service: NRestarts
+	// ControlGroup is the service's, below the cgroup2 mount.
+	ControlGroup string
 }
 
 // Details returns the details of the named services, read side by side.
@@ -122,13 +123,13 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 		}
 		calls[name] = []*dbus.Call{
 			get(unit, "FragmentPath"), get(unit, "InvocationID"),
-			get(service, "Result"), get(service, "Type"), get(service, "NRestarts"),
+			get(service, "Result"), get(service, "Type"), get(service, "ControlGroup"),
 		}
 	}
 	for name, five := range calls {
 		var d Details
 		var invocation []byte
-		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.Restarts} {
+		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup} {
 			var v dbus.Variant
 			call := <-five[i].Done
 			if err := call.Store(&v); err != nil {

@@ -20,5 +20,7 @@ mkdir -p "$root/etc/containers/containers.conf.d" "$root/var/lib/containers"
 printf '[containers]\npids_limit = 0\n' >"$root/etc/containers/containers.conf.d/pids.conf"
 # An empty id is filled at each machine's first boot.
 : >"$root/etc/machine-id"
+# aardvark-dns does not start without a name server; this one is nowhere.
 rm -f "$root/etc/resolv.conf" "$root/etc/hostname"
+echo nameserver 192.0.2.1 >"$root/etc/resolv.conf"
 echo machine >"$root/etc/hostname"

@@ -4,6 +4,7 @@
 //	go run ./vmtests/cmd/machine                    a shell
 //	go run ./vmtests/cmd/machine SCRIPT [ARG...]    a script of this host
 //	go run ./vmtests/cmd/machine -- COMMAND...      a command of the machine
+//	go run ./vmtests/cmd/machine -check             nothing: says what this host lacks for one
 package main
 
 import (
@@ -34,6 +35,9 @@ func main() {
 func run(ctx context.Context, args []string) (code int, err error) {
 	if err := machine.Check(); err != nil {
 		return 0, fmt.Errorf("this host boots no machine: %w", err)
+	}
+	if len(args) == 1 && args[0] == "-check" {
+		return 0, nil
 	}
 	parts, err := machine.Prepare(ctx)
 	if err != nil {

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"meshgen/vmtests/machine"
+)
+
+// The figures, in the order of the table.
+const (
+	bootGenerator       = "boot generator"
+	bootGeneratorMemory = "boot generator, memory"
+	nothingToDo         = "switch with nothing to do"
+	nothingToDoRunning  = "switch with nothing to do, real containers"
+	nothingToDoMemory   = "switch with nothing to do, memory"
+	buildTime           = "build"
+	buildMemory         = "build, memory"
+	firstSwitchSyncs    = "first switch, syncs"
+	nothingToDoSyncs    = "switch with nothing to do, syncs"
+	renameTime          = "one rename"
+	renameAway          = "one rename, service away"
+	renameSyncs         = "one rename, syncs"
+)
+
+func figures() []string {
+	return []string{
+		bootGenerator, bootGeneratorMemory, nothingToDo, nothingToDoRunning, nothingToDoMemory, nothingToDoSyncs,
+		firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
+	}
+}
+
+// stub stands in for podman where a thousand containers are more than the host
+// can run: a unit is then active and loaded, as systemd has it, with nothing
+// in it.
+const stub = `#!/bin/sh
+case $1 in run | rm) exit 0 ;; esac
+exec /usr/bin/podman.real "$@"
+`
+
+// still measures what starts and stops nothing, on a machine where n containers
+// are declared.
+func (b *bench) still(ctx context.Context, n int) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%d containers: %w", n, err)
+		}
+	}()
+	m, err := b.boot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	_, _ = fmt.Fprintf(b.log, "%d containers, declared\n", n) // only to be looked at
+	if _, err := m.Run(ctx, "mv", "/usr/bin/podman", "/usr/bin/podman.real"); err != nil {
+		return err
+	}
+	if err := m.WriteFile(ctx, "/usr/bin/podman", []byte(stub), 0o755); err != nil {
+		return err
+	}
+	err = writeManifest(ctx, m, map[string]string{"fleet.cue": fleet(n, `Type: "oneshot", RemainAfterExit: "yes"`)})
+	if err != nil {
+		return err
+	}
+	syncs, err := syncsOf(ctx, m, "meshgen", "switch", "--quiet")
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows, row{what: firstSwitchSyncs, size: n, ours: series{"", []float64{syncs}}})
+	if syncs, err = syncsOf(ctx, m, "meshgen", "switch", "--quiet"); err != nil {
+		return err
+	}
+	b.rows = append(b.rows, row{what: nothingToDoSyncs, size: n, ours: series{"", []float64{syncs}}})
+	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.builds} {
+		if err := measure(ctx, m, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generators measures ours and podman's, on the same Quadlets.
+func (b *bench) generators(ctx context.Context, m *machine.Machine, n int) error {
+	ours, theirs, memory, err := b.sideBySide(ctx, m, generator,
+		[]string{"/usr/lib/systemd/system-generators/meshgen-generator"},
+		[]string{"/usr/lib/systemd/system-generators/podman-system-generator"}, b.runs)
+	if err != nil {
+		return err
+	}
+	limit := theirs.median() / 10
+	if n >= 1000 {
+		limit = min(limit, 15)
+	}
+	b.rows = append(b.rows,
+		row{what: bootGenerator, size: n, ours: ours, yardstick: "podman's generator", theirs: theirs, budget: limit},
+		row{what: bootGeneratorMemory, size: n, ours: memory, budget: 15})
+	return nil
+}
+
+// nothing measures a switch with nothing to do, beside a look by systemctl.
+func (b *bench) nothing(ctx context.Context, m *machine.Machine, n int) error {
+	ours, theirs, memory, err := b.sideBySide(ctx, m, plainly,
+		[]string{"meshgen", "switch", "--quiet"}, []string{"systemctl", "list-units", "--all", "--no-legend", "--no-pager"}, b.runs)
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows,
+		row{what: nothingToDo, size: n, ours: ours, yardstick: "systemctl list-units", theirs: theirs, budget: nothingBudget(n)},
+		row{what: nothingToDoMemory, size: n, ours: memory, budget: 100})
+	return nil
+}
+
+// nothingBudget returns the budget of a switch with nothing to do, in
+// milliseconds.
+func nothingBudget(n int) float64 {
+	if n <= 100 {
+		return 30
+	}
+	return 100
+}
+
+// builds measures what reads the whole manifest, beside a dry run of podman's
+// converter on what came of it.
+func (b *bench) builds(ctx context.Context, m *machine.Machine, n int) error {
+	ours, theirs, memory, err := b.sideBySide(ctx, m, plainly,
+		[]string{"sh", "-c", "rm -rf /tmp/built; exec meshgen build -o /tmp/built"},
+		[]string{"/usr/libexec/podman/quadlet", "-dryrun"}, max(1, b.runs/3))
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows,
+		row{what: buildTime, size: n, ours: ours, yardstick: "quadlet -dryrun", theirs: theirs},
+		row{what: buildMemory, size: n, ours: memory, budget: 100})
+	return nil
+}
+
+// sideBySide runs two commands in turn, the first time unmeasured.
+func (b *bench) sideBySide(ctx context.Context, m *machine.Machine, way string, our, their []string, runs int) (ours, theirs, memory series, err error) {
+	ours.unit, theirs.unit, memory.unit = "ms", "ms", "MB"
+	for i := range runs + 1 {
+		a, err := take(ctx, m, way, our...)
+		if err != nil {
+			return ours, theirs, memory, err
+		}
+		z, err := take(ctx, m, way, their...)
+		if err != nil {
+			return ours, theirs, memory, err
+		}
+		if i == 0 {
+			continue
+		}
+		ours.add(milliseconds(a.Took))
+		theirs.add(milliseconds(z.Took))
+		memory.add(a.megabytes())
+	}
+	return ours, theirs, memory, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// row is one line of the table.
+type row struct {
+	what      string
+	size      int
+	ours      series
+	yardstick string // what theirs is
+	theirs    series
+	budget    float64 // 0 for none
+}
+
+// series are the figures of several runs.
+type series struct {
+	unit   string
+	values []float64
+}
+
+func (s *series) add(v float64) { s.values = append(s.values, v) }
+
+// at returns the figure below which the given part of the series lies.
+func (s series) at(part float64) float64 {
+	sorted := slices.Sorted(slices.Values(s.values))
+	place := part * float64(len(sorted)-1)
+	below := int(place)
+	if below+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[below] + (place-float64(below))*(sorted[below+1]-sorted[below])
+}
+
+func (s series) median() float64 { return s.at(0.5) }
+
+// String returns the median with the quartiles; "" for no figures.
+func (s series) String() string {
+	switch {
+	case len(s.values) == 0:
+		return ""
+	case len(s.values) == 1:
+		return number(s.values[0]) + " " + s.unit
+	}
+	return fmt.Sprintf("%s %s (%s–%s, best %s)", number(s.median()), s.unit, number(s.at(0.25)), number(s.at(0.75)), number(s.at(0)))
+}
+
+// number writes a figure to three digits at most.
+func number(v float64) string {
+	switch {
+	case v >= 10 || v == 0:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 1:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+func printTable(w io.Writer, rows []row) error {
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(group(a), group(b)) })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "what\tn\tmeshgen\tyardstick\t\tratio\tbudget\t") // Flush tells
+	for _, r := range rows {
+		ratio, budget, verdict := "", "", ""
+		if len(r.ours.values) > 0 && len(r.theirs.values) > 0 && r.theirs.median() > 0 {
+			ratio = fmt.Sprintf("%.2f", r.ours.median()/r.theirs.median())
+		}
+		if r.budget > 0 {
+			budget, verdict = number(r.budget)+" "+r.ours.unit, "under"
+			if r.ours.median() > r.budget {
+				verdict = "OVER"
+			}
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.size, r.ours, r.theirs, r.yardstick, ratio, budget, verdict) // likewise
+	}
+	return t.Flush()
+}
+
+// group keeps the sizes of one figure together, in the order of the figures.
+func group(r row) string { return fmt.Sprintf("%02d", slices.Index(figures(), r.what)) }
