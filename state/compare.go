@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
+	"unsafe"
 
 	"meshgen/units"
 )
@@ -19,13 +21,14 @@ type Observed struct {
 
 // FileState is a config file as it lies on the machine.
 type FileState struct {
-	Digest string // sha256 of the content, in hexadecimal
+	Digest string // sha256 of the content, in hexadecimal; of what is no regular file "a directory" or such
 	Meta   string // see [FileMeta]
 }
 
 // TextDigest returns the sha256 of a text, in hexadecimal.
 func TextDigest(text string) string {
-	sum := sha256.Sum256([]byte(text))
+	// A copy of each unit's text would cost more than its digest.
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text))) //nolint:gosec // only read
 	return hex.EncodeToString(sum[:])
 }
 
@@ -33,7 +36,9 @@ func TextDigest(text string) string {
 // the machine have to what is declared, in the order of addresses. It is pure,
 // and decides nothing.
 func Compare(desired Generation, records []Record, seen Observed) []Transition {
-	c := comparison{seen: seen, live: map[units.Target]Record{}, of: map[units.Address][]Record{}}
+	c := comparison{
+		seen: seen, live: map[units.Target]Record{}, of: map[units.Address][]Record{}, transferred: map[units.Address]bool{},
+	}
 	for _, r := range records {
 		c.live[r.Target] = r
 		c.of[r.Resource] = append(c.of[r.Resource], r)
@@ -51,21 +56,19 @@ type comparison struct {
 	seen     Observed
 	live     map[units.Target]Record // ours, live or held
 	of       map[units.Address][]Record
-	declared map[units.Target]units.Address
 	position map[units.Address]units.Position
 	unit     map[units.Address]Unit
-	found    []Transition
+	// transferred are the addresses whose first name a resource at another
+	// address has now.
+	transferred map[units.Address]bool
+	found       []Transition
 }
 
 func (c *comparison) declare(desired Generation) {
-	c.declared = map[units.Target]units.Address{}
 	c.position = make(map[units.Address]units.Position, len(desired.Resources))
 	c.unit = make(map[units.Address]Unit, len(desired.Units))
 	for _, r := range desired.Resources {
 		c.position[r.Address] = r.Position
-		for _, t := range units.Targets(r) {
-			c.declared[t] = r.Address
-		}
 	}
 	for _, u := range desired.Units {
 		c.unit[u.Resource] = u
@@ -85,23 +88,29 @@ func (c *comparison) resource(r units.Resource) {
 			c.add(Transition{Kind: Takeover, Resource: r.Address, To: t, Reason: holder})
 		}
 	}
-	first := targets[0]
+	first, former := targets[0], r.Address
 	record, ours := c.live[first]
 	switch {
 	case ours && record.Resource == r.Address:
-	case len(c.of[r.Address]) > 0: // it has names, and this one is new to it
-	case ours && c.declaredNowhere(record.Resource):
+	case c.named(r.Address): // and this name is new to it
+	case ours && record.State == Live && c.declaredNowhere(record.Resource):
 		c.add(Transition{Kind: Transfer, Resource: r.Address, From: first, To: first, Reason: "was " + record.Resource.String()})
+		c.transferred[record.Resource] = true
+		former = record.Resource
 	default:
 		c.add(Transition{Kind: Create, Resource: r.Address, To: first})
 		return
 	}
-	renamed := c.renames(r.Address, targets)
+	renamed := c.renames(r.Address, former, targets)
 	if r.Address.Kind == units.KindFile {
 		c.file(r, record, ours && record.Resource == r.Address)
 		return
 	}
-	if ours && !renamed && c.changed(r.Address, record) {
+	changed := c.changed(r.Address, record)
+	if former != r.Address {
+		changed = record.Digest != c.unit[r.Address].Digest // the text names the address
+	}
+	if ours && !renamed && changed {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
 	}
 }
@@ -111,15 +120,24 @@ func (c *comparison) declaredNowhere(a units.Address) bool {
 	return !ok
 }
 
-// renames finds the targets of the resource that are to be others of their
-// kind. A port is no name: it moves with its unit.
-func (c *comparison) renames(a units.Address, targets []units.Target) bool {
+// named reports whether the resource has a name of its own on the machine. A
+// directory that was made for it is none, nor is what was let go.
+func (c *comparison) named(a units.Address) bool {
+	return slices.ContainsFunc(c.of[a], func(r Record) bool {
+		return r.State == Live && r.Target.Kind() != units.TargetDir && r.Target.Kind() != units.TargetPort
+	})
+}
+
+// renames finds the targets of the resource, which was at the address former,
+// that are to be others of their kind. A port is no name: it moves with its
+// unit.
+func (c *comparison) renames(a, former units.Address, targets []units.Target) bool {
 	found := false
 	for _, t := range targets {
 		if t.Kind() == units.TargetPort {
 			continue
 		}
-		for _, r := range c.of[a] {
+		for _, r := range c.of[former] {
 			if r.Target.Kind() != t.Kind() || r.Target == t || r.State == Held || slices.Contains(targets, r.Target) {
 				continue
 			}
@@ -131,8 +149,12 @@ func (c *comparison) renames(a units.Address, targets []units.Target) bool {
 }
 
 func (c *comparison) changed(a units.Address, record Record) bool {
-	u := c.unit[a]
-	return record.State == Held || record.Digest != u.Digest || TextDigest(record.Definition) != u.Text
+	return record.State == Held || c.unit[a].Differs(record)
+}
+
+// Differs reports whether the ledger has the unit otherwise than it is to be.
+func (u Unit) Differs(r Record) bool {
+	return r.Digest != u.Digest || (u.Text != "" && TextDigest(r.Definition) != u.Text)
 }
 
 func (c *comparison) file(r units.Resource, record Record, ours bool) {
@@ -149,6 +171,8 @@ func (c *comparison) file(r units.Resource, record Record, ours bool) {
 	switch {
 	case !there:
 		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is gone"})
+	case strings.HasPrefix(lies.Digest, "a "):
+		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is " + lies.Digest})
 	case lies.Digest != recorded.Digest && lies.Digest != want.Digest:
 		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "content changed by other hands"})
 	case lies.Meta != recorded.Meta && lies.Meta != want.Meta:
@@ -156,15 +180,11 @@ func (c *comparison) file(r units.Resource, record Record, ours bool) {
 	}
 }
 
-// removals finds the resources that are no longer declared, and what is left of
-// names that a resource once had.
+// removals finds the resources that are no longer declared.
 func (c *comparison) removals(records []Record) {
 	seen := map[units.Address]bool{}
 	for _, r := range records {
-		if r.State == Held || !c.declaredNowhere(r.Resource) || seen[r.Resource] {
-			continue
-		}
-		if _, kept := c.declared[r.Target]; kept {
+		if r.State == Held || !c.declaredNowhere(r.Resource) || seen[r.Resource] || c.transferred[r.Resource] {
 			continue
 		}
 		if r.Target.Kind() == bestKnown(r.Resource.Kind) {

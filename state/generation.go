@@ -44,7 +44,8 @@ type Generation struct {
 	Decisions []Transition     `json:"decisions"`
 }
 
-// Unit is one unit that a generation gives systemd.
+// Unit is one unit that a generation gives systemd. Where no converter has made
+// it yet, Text is "" and Digest is that of its Quadlet.
 type Unit struct {
 	Name     string        `json:"name"`
 	Resource units.Address `json:"resource"`

@@ -125,14 +125,13 @@ func (l *Ledger) replay(text lines) error {
 		return err
 	}
 	for i, payload := range text.payloads[1:] {
-		events, err := decode(payload)
-		if err != nil {
-			return l.damaged(i+2, err.Error(), damagedHint)
-		}
-		if err := l.book.admit(events); err != nil {
-			return l.damaged(i+2, err.Error(), newerHint)
-		}
-		for _, e := range events {
+		for e, err := range decode(payload) {
+			if err != nil {
+				return l.damaged(i+2, err.Error(), damagedHint)
+			}
+			if err := l.book.admit([]Event{e}); err != nil {
+				return l.damaged(i+2, err.Error(), newerHint)
+			}
 			l.book.fold(e)
 		}
 	}

@@ -211,13 +211,15 @@ func (b *book) of(a units.Address) []*Record {
 	return b.byResource[a]
 }
 
-// copies returns the records themselves, in the order of their targets.
+// copies returns the records themselves, in the order of their targets. It
+// sorts before it copies: a record is large.
 func copies(records []*Record) []Record {
-	out := make([]Record, len(records))
-	for i, r := range records {
+	sorted := slices.Clone(records)
+	slices.SortFunc(sorted, func(a, b *Record) int { return cmp.Compare(a.Target, b.Target) })
+	out := make([]Record, len(sorted))
+	for i, r := range sorted {
 		out[i] = *r
 		out[i].Earlier = slices.Clone(r.Earlier)
 	}
-	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Target, b.Target) })
 	return out
 }

@@ -47,6 +47,26 @@ func TestChangeInPlaceSurvivesKills(t *testing.T) {
 	})
 }
 
+// The very first switch is killed, and run again.
+func TestFirstSwitchSurvivesKills(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(forge("gitea", "/etc/gitea/app.ini"))
+	begin := time.Now()
+	v.Switch()
+	whole := time.Since(begin)
+	for i := 1; i < 8; i++ {
+		v.WriteManifest("package mesh\n")
+		v.Switch("--allow-empty")
+		v.Run("podman", "volume", "rm", "forge-data")
+		v.Run("rm", "-r", "/var/lib/meshgen", "/etc/meshgen/generations", "/etc/meshgen/current")
+		v.WriteManifest(forge("gitea", "/etc/gitea/app.ini"))
+		v.killAfter(whole * time.Duration(i) / 8)
+		v.Switch()
+		v.mustRun("gitea")
+		v.mustBeSwept()
+	}
+}
+
 // killed switches from side to side, is killed in each, and switches again.
 func (v *Machine) killed(side func(int) string, check func(int)) {
 	v.t.Helper()

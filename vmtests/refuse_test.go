@@ -126,6 +126,23 @@ func TestFailedStartRollsBack(t *testing.T) {
 	}
 }
 
+// The old set comes back however often it was started of late: systemd's limit
+// of starts is not held against it.
+func TestRollbackIsNotRateLimited(t *testing.T) {
+	v := Boot(t)
+	good := forge("gitea", "/etc/gitea/app.ini")
+	v.WriteManifest(good)
+	v.Switch()
+	for range 4 {
+		v.Run("systemctl", "restart", "gitea")
+	}
+	v.WriteManifest(strings.Replace(good, "probe serve :3000", "probe exit 3", 1))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
+		t.Errorf("switch: %+v", r)
+	}
+	v.mustRun("gitea")
+}
+
 // The very first switch fails: nothing is left of it.
 func TestFailedFirstSwitchLeavesNothing(t *testing.T) {
 	v := Boot(t)

@@ -27,6 +27,7 @@ type move struct {
 	seen     sight
 	progress Progress
 
+	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
 	failed  []string  // units that did not come up
@@ -100,6 +101,11 @@ func (m *move) jobs(ctx context.Context, verb host.Verb, names []string) []host.
 	}
 	for _, name := range names {
 		m.progress(Event{Step: step(name)})
+		if verb == host.Start || verb == host.Restart {
+			// systemd refuses a unit that was started five times in ten
+			// seconds, and a set that is brought back must not be refused.
+			_ = m.node.Systemd.ResetFailed(ctx, name) // the job tells what is wrong
+		}
 	}
 	jobs := m.node.Systemd.Run(ctx, verb, names, func(j host.Job) {
 		m.progress(Event{Step: step(j.Unit), Ended: true, Took: j.Took, Err: j.Err})
@@ -188,7 +194,7 @@ func (m *move) fail(unit string, err error) {
 // startUnits brings up what is new or changed, and what was up before and went
 // down with a unit that it needs.
 func (m *move) startUnits(ctx context.Context) error {
-	if len(m.failed) > 0 {
+	if len(m.failed) > 0 && m.fragile {
 		return nil // the set will not stand: no more is started
 	}
 	for _, step := range []struct {

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 
 	"meshgen/state"
 	"meshgen/units"
@@ -35,6 +36,7 @@ func judge(transitions []state.Transition, before, desired state.Generation) ([]
 		}
 		judged[i] = t
 	}
+	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
 

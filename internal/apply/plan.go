@@ -219,7 +219,6 @@ func (p *planner) oldUnit(r state.Record) {
 		p.keptUnit(r, u, seen)
 	case !seen.Up():
 	case seen.Stranded():
-		p.plan.Rescue = append(p.plan.Rescue, name)
 		p.stop[name] = true
 		p.because(name, "systemd has lost its definition")
 		p.succeed(r.Resource)
@@ -236,7 +235,9 @@ func (p *planner) succeed(a units.Address) {
 }
 
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
-	started := r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest)
+	// One that boot started runs what was recorded last, unless a switch was cut
+	// short on its way to restart it.
+	started := r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest && !r.Due)
 	switch {
 	case u.Resource.Kind != units.KindContainer:
 		if !seen.Up() && (r.Due || (r.Digest != u.Digest && u.Wanted)) {
@@ -277,7 +278,7 @@ func (p *planner) renamedUnit(r state.Record, name string) {
 	}
 	p.because(name, "renamed to "+successor)
 	p.because(successor, "renamed from "+name)
-	if p.seen.units[successor].Up() || !p.bridgeable(successor) {
+	if p.seen.units[successor].Up() || p.handover[successor] != "" || !p.bridgeable(successor) {
 		p.stop[name] = true
 		p.succeed(r.Resource)
 		return
@@ -367,6 +368,9 @@ func (p *planner) halt(name string, a units.Address, reason string) {
 	delete(p.restart, name)
 	p.stop[name] = true
 	p.because(name, reason)
+	if _, kept := p.unit[name]; kept {
+		p.start[name] = true // for whoever has the name now
+	}
 	successor, ok := p.of[a]
 	if !ok {
 		return
@@ -390,18 +394,23 @@ func (p *planner) contention() {
 		}
 	}
 	for _, r := range p.generation.Resources {
-		if !p.declared(r.Address) {
-			continue // its unit stops as it is
+		now := r.Address
+		if !p.declared(now) {
+			u, kept := p.unit[units.Unit(r)]
+			if !kept {
+				continue // its unit stops as it is
+			}
+			now = u.Resource
 		}
 		for _, t := range units.Targets(r) {
-			if taker, ok := takes[t]; ok && taker != r.Address {
-				p.halt(units.Unit(r), r.Address, string(t)+" goes to "+taker.String())
+			if taker, ok := takes[t]; ok && taker != now {
+				p.halt(units.Unit(r), now, string(t)+" goes to "+taker.String())
 			}
 		}
 		for _, port := range units.Ports(r) {
 			for _, use := range ports[anywhere(port)] {
-				if use.by != r.Address && use.port.Overlaps(port) {
-					p.halt(units.Unit(r), r.Address, string(port.Target())+" goes to "+use.by.String())
+				if use.by != now && use.port.Overlaps(port) {
+					p.halt(units.Unit(r), now, string(port.Target())+" goes to "+use.by.String())
 				}
 			}
 		}
@@ -439,6 +448,11 @@ func (p *planner) finish() Plan {
 	}
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
+	for _, name := range p.plan.Stop {
+		if p.seen.units[name].Stranded() {
+			p.plan.Rescue = append(p.plan.Rescue, name)
+		}
+	}
 	p.plan.Start = slices.Sorted(maps.Keys(p.start))
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))

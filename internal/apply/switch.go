@@ -218,11 +218,15 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	}
 	g.Number = p.To
 	g.Decisions = p.Transitions
-	var records []state.Record
-	if n.Ledger != nil {
-		records = n.Ledger.Records()
+	// A generation without a ledger would be one that nobody answers for.
+	if n.Ledger == nil {
+		ledger, err := state.CreateLedger(n.Layout, n.machine)
+		if err != nil {
+			return g, err
+		}
+		n.Ledger = ledger
 	}
-	if f := fences(g, records); len(f) > 0 {
+	if f := fences(g, n.Ledger.Records()); len(f) > 0 {
 		p.compiled.Tree.Files[generator.FencesFile] = []byte(generator.FormatFences(f))
 	}
 	return g, state.WriteGeneration(n.Layout, g, p.compiled.Tree, p.From)
@@ -230,13 +234,6 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 
 // intend records what the switch is about to do.
 func (n *Node) intend(p Prepared, to state.Generation) error {
-	if n.Ledger == nil {
-		ledger, err := state.CreateLedger(n.Layout, n.machine)
-		if err != nil {
-			return err
-		}
-		n.Ledger = ledger
-	}
 	events := []state.Event{{
 		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
 	}}
@@ -313,6 +310,7 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 
 // carry carries a move through, and brings the old set back where it fails.
 func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
+	m.fragile = o.Rollback && m.from.Number != m.to.Number
 	err := m.act(ctx)
 	if ctx.Err() != nil {
 		return Outcome{}, fmt.Errorf("interrupted: %w\nhint: the next switch finishes or undoes what was begun", context.Cause(ctx))
@@ -322,7 +320,7 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 	case err != nil && !m.inForce:
 		_, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.progress)
 		return Outcome{From: m.from.Number, To: m.from.Number, Result: state.Undone}, errors.Join(err, undo)
-	case (err != nil || len(failed) > 0) && o.Rollback && m.from.Number != m.to.Number:
+	case (err != nil || len(failed) > 0) && m.fragile:
 		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.progress)
 		out.Failed = append(failed, out.Failed...)
 		return out, errors.Join(err, back)

@@ -27,8 +27,8 @@ func Journal(ctx context.Context, unit string, lines int) []string {
 }
 
 // telling returns the message of a journal entry; "" where it is routine: an
-// event of podman's, or systemd's word of a start or stop, which it logs as
-// "info". See systemd.journal-fields(7).
+// event of podman's, or a word of systemd's below a warning. See
+// systemd.journal-fields(7).
 func telling(line []byte) string {
 	var entry struct {
 		Message    any    `json:"MESSAGE"` // a list of bytes where it is no text
@@ -39,7 +39,7 @@ func telling(line []byte) string {
 	if err := json.Unmarshal(line, &entry); err != nil {
 		return ""
 	}
-	if entry.Event != "" || (entry.Identifier == "systemd" && entry.Priority > "5") {
+	if entry.Event != "" || (entry.Identifier == "systemd" && entry.Priority > "4") {
 		return ""
 	}
 	text, _ := entry.Message.(string)

@@ -77,7 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, n := range run {
 		err = errors.Join(err, b.moving(ctx, n))
 	}
-	return errors.Join(err, printTable(stdout, b.rows))
+	return errors.Join(err, writeTable(stdout, b.rows))
 }
 
 func counts(list string) ([]int, error) {

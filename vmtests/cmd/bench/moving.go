@@ -106,7 +106,7 @@ type timed struct{ whole, away series }
 func newTimed() timed { return timed{series{unit: "ms"}, series{unit: "ms"}} }
 
 func (t *timed) add(s sample) {
-	t.whole.add(milliseconds(s.Took))
+	t.whole.addTime(s)
 	t.away.add(milliseconds(s.Away))
 }
 
@@ -150,7 +150,7 @@ func (b *bench) rename(ctx context.Context, ours, theirs *machine.Machine, n int
 		row{what: renameTime, size: n, ours: switched.whole, yardstick: "reload, hand over, reload", theirs: handed.whole, budget: whole},
 		row{what: renameAway, size: n, ours: switched.away, yardstick: "stop, reload, start", theirs: stopped.away, budget: away},
 		row{what: renameAway, size: n, ours: switched.away, yardstick: "reload, hand over, reload", theirs: handed.away, budget: away},
-		row{what: renameSyncs, size: n, ours: series{"", []float64{syncs}}})
+		row{what: renameSyncs, size: n, ours: count(syncs)})
 	return nil
 }
 

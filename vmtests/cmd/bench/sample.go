@@ -36,6 +36,7 @@ const watchedAddress = "127.0.0.1:3000"
 // sample is one run of a command.
 type sample struct {
 	Took time.Duration
+	CPU  time.Duration // of the command and the children that it waited for
 	// Memory is the most that the command had resident, in bytes. It is no
 	// less than what this program itself has, by execve(2)'s accounting.
 	Memory int64
@@ -106,6 +107,7 @@ func runHere(ctx context.Context, command []string) (sample, error) {
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		s.Memory = usage.Maxrss << 10
 	}
+	s.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return s, nil
 }
 

@@ -67,11 +67,11 @@ func (b *bench) still(ctx context.Context, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	b.rows = append(b.rows, row{what: firstSwitchSyncs, size: n, ours: series{"", []float64{syncs}}})
+	b.rows = append(b.rows, row{what: firstSwitchSyncs, size: n, ours: count(syncs)})
 	if syncs, err = syncsOf(ctx, m, "meshgen", "switch", "--quiet"); err != nil {
 		return err
 	}
-	b.rows = append(b.rows, row{what: nothingToDoSyncs, size: n, ours: series{"", []float64{syncs}}})
+	b.rows = append(b.rows, row{what: nothingToDoSyncs, size: n, ours: count(syncs)})
 	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.builds} {
 		if err := measure(ctx, m, n); err != nil {
 			return err
@@ -150,8 +150,8 @@ func (b *bench) sideBySide(ctx context.Context, m *machine.Machine, way string, 
 		if i == 0 {
 			continue
 		}
-		ours.add(milliseconds(a.Took))
-		theirs.add(milliseconds(z.Took))
+		ours.addTime(a)
+		theirs.addTime(z)
 		memory.add(a.megabytes())
 	}
 	return ours, theirs, memory, nil

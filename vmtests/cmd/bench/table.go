@@ -22,13 +22,26 @@ type row struct {
 type series struct {
 	unit   string
 	values []float64
+	// cpu has the time that the processors worked in each run, where values
+	// are times: on a busy host it says more than they do.
+	cpu []float64
 }
+
+// count is a figure that is the same in each run.
+func count(n float64) series { return series{values: []float64{n}} }
 
 func (s *series) add(v float64) { s.values = append(s.values, v) }
 
+func (s *series) addTime(run sample) {
+	s.add(milliseconds(run.Took))
+	s.cpu = append(s.cpu, milliseconds(run.CPU))
+}
+
 // at returns the figure below which the given part of the series lies.
-func (s series) at(part float64) float64 {
-	sorted := slices.Sorted(slices.Values(s.values))
+func (s series) at(part float64) float64 { return quantile(s.values, part) }
+
+func quantile(values []float64, part float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
 	place := part * float64(len(sorted)-1)
 	below := int(place)
 	if below+1 >= len(sorted) {
@@ -39,13 +52,16 @@ func (s series) at(part float64) float64 {
 
 func (s series) median() float64 { return s.at(0.5) }
 
-// String returns the median with the quartiles; "" for no figures.
+// String returns the median with the quartiles and the best; "" for no figures.
 func (s series) String() string {
 	switch {
 	case len(s.values) == 0:
 		return ""
 	case len(s.values) == 1:
-		return number(s.values[0]) + " " + s.unit
+		return strings.TrimSpace(number(s.values[0]) + " " + s.unit)
+	case len(s.cpu) > 0:
+		return fmt.Sprintf("%s %s (%s–%s, best %s, cpu %s)", number(s.median()), s.unit,
+			number(s.at(0.25)), number(s.at(0.75)), number(s.at(0)), number(quantile(s.cpu, 0.5)))
 	}
 	return fmt.Sprintf("%s %s (%s–%s, best %s)", number(s.median()), s.unit, number(s.at(0.25)), number(s.at(0.75)), number(s.at(0)))
 }
@@ -61,7 +77,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-func printTable(w io.Writer, rows []row) error {
+func writeTable(w io.Writer, rows []row) error {
 	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(group(a), group(b)) })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "what\tn\tmeshgen\tyardstick\t\tratio\tbudget\t") // Flush tells
