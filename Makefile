@@ -56,8 +56,8 @@ machine-test: setup  ## the tests on a real systemd machine
 	$(GO) test -tags systemd -timeout 30m -v ./vmtests/...
 
 .PHONY: bench
-bench: setup     ## the measurements
-	$(GO) test -tags systemd -timeout 30m -run '^$$' -bench . -benchmem ./...
+bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags
+	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bench $(BENCH)
 
 .PHONY: golden
 golden:          ## write the goldens anew; look at the difference
@@ -76,8 +76,14 @@ fuzz:            ## every fuzz test for FUZZTIME
 	done
 
 .PHONY: demo
-demo: setup      ## the story, played on a throw-away machine
-	$(GO) run ./vmtests/cmd/machine demo/story.sh
+demo: setup build  ## the story, played on a throw-away machine
+	@if $(GO) run ./vmtests/cmd/machine -check; then \
+		echo "Booting a machine. The first time it has to be made, which takes minutes."; \
+		$(GO) run ./vmtests/cmd/machine demo/story.sh; \
+	else \
+		dir=$$(mktemp -d /tmp/forge.XXXX); trap 'rm -rf "$$dir"' EXIT; \
+		PATH="$$PWD/bin:$$PATH" demo/story.sh "$$dir"; \
+	fi
 
 .PHONY: setup
 setup:           ## the Debian packages that the tests on a machine need
