@@ -91,7 +91,7 @@ type loader struct {
 }
 
 func (l *loader) empty() {
-	const hint = "allow an empty manifest if nothing is wanted"
+	const hint = "with --allow-empty it counts, and everything is removed"
 	if len(l.sources) == 0 {
 		l.fault(units.Position{}, nil, l.dir+": no .cue file", hint)
 		return

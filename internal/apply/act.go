@@ -91,13 +91,18 @@ func (m *move) flip(staged []durable.Staged) error {
 
 // jobs runs a verb over units and returns those whose job was not done.
 func (m *move) jobs(ctx context.Context, verb host.Verb, names []string) []host.Job {
+	return m.jobsOf(ctx, Op(verb), verb, names)
+}
+
+// jobsOf is jobs for a step that the owner knows by another word than systemd.
+func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string) []host.Job {
 	if m.node.Systemd == nil || len(names) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, actDeadline)
 	defer cancel()
 	step := func(name string) Step {
-		return Step{Op: Op(verb), Target: units.Of(units.TargetUnit, name), Reason: m.plan.reasons[name]}
+		return Step{Op: op, Target: units.Of(units.TargetUnit, name), Reason: m.plan.Reason(op, name)}
 	}
 	for _, name := range names {
 		m.progress(Event{Step: step(name)})
@@ -167,7 +172,7 @@ func (m *move) handOver(ctx context.Context) error {
 		names = append(names, h.New)
 		olds = append(olds, h.Old)
 	}
-	for _, j := range m.jobs(ctx, host.Start, names) {
+	for _, j := range m.jobsOf(ctx, HandOver, host.Start, names) {
 		m.fail(j.Unit, j.Err)
 	}
 	up, err := m.stillUp(ctx, olds)

@@ -215,17 +215,25 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 	for _, r := range c.Generation.Resources {
 		byAddress[r.Address] = r
 	}
+	// Quadlet looks up what a unit refers to, and what that refers to in turn.
+	var reach func(a units.Address)
+	reach = func(a units.Address) {
+		used := byAddress[a]
+		name := units.QuadletFile(used)
+		if _, seen := quadlets[name]; seen || name == "" {
+			return
+		}
+		quadlets[name] = units.Render(used)
+		for _, next := range used.Uses {
+			reach(next)
+		}
+	}
 	for _, r := range c.Generation.Resources {
 		if r.Address.Kind == units.KindFile || kept[r.Address] {
 			continue
 		}
 		fresh = append(fresh, r)
-		for _, a := range append([]units.Address{r.Address}, r.Uses...) {
-			used := byAddress[a]
-			if name := units.QuadletFile(used); name != "" {
-				quadlets[name] = units.Render(used)
-			}
-		}
+		reach(r.Address)
 	}
 	return quadlets, fresh
 }

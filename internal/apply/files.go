@@ -142,21 +142,28 @@ func missingDirs(l state.Layout, path string) []string {
 func unreachable(l state.Layout, write []units.Resource) units.Faults {
 	var faults units.Faults
 	for _, r := range write {
-		at := ""
-		for _, name := range strings.Split(strings.Trim(filepath.Dir(r.File.Path), "/"), "/") {
-			at += "/" + name
-			info, err := os.Lstat(l.Path(at))
-			if err != nil {
-				break // not there, or told of when it is written
-			}
-			if !info.IsDir() {
-				faults = append(faults, units.Fault{
-					Position: r.Position, Message: fmt.Sprintf("%s: %s is a %s", r.Address, at, fileType(info.Mode())),
-					Hint: "the way to a file has to be of directories: no link is followed",
-				})
-				break
-			}
+		if at, is := obstacle(l, filepath.Dir(r.File.Path)); at != "" {
+			faults = append(faults, units.Fault{
+				Position: r.Position, Message: fmt.Sprintf("%s: %s is a %s", r.Address, at, is),
+				Hint: "the way to a file has to be of directories: no link is followed",
+			})
 		}
 	}
 	return faults
+}
+
+// obstacle returns the first path on the way to a directory, and itself, that is
+// there and is no directory, and what it is; "" where there is none.
+func obstacle(l state.Layout, dir string) (at, is string) {
+	for name := range strings.SplitSeq(strings.Trim(dir, "/"), "/") {
+		at += "/" + name
+		info, err := os.Lstat(l.Path(at))
+		if err != nil {
+			return "", "" // not there, or told of when it is used
+		}
+		if !info.IsDir() {
+			return at, fileType(info.Mode())
+		}
+	}
+	return "", ""
 }

@@ -32,7 +32,7 @@ func judge(transitions []state.Transition, before, desired state.Generation) ([]
 			t.Policy = builtin
 		}
 		if t.Decision == state.Refuse {
-			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t), Hint: hint})
+			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t, now[t.Resource]), Hint: hint})
 		}
 		judged[i] = t
 	}
@@ -84,7 +84,7 @@ func decide(t state.Transition, before, desired units.Resource) (decided state.T
 }
 
 // refusal says what was refused, in words.
-func refusal(t state.Transition) string {
+func refusal(t state.Transition, r units.Resource) string {
 	switch t.Kind {
 	case state.Takeover:
 		return fmt.Sprintf("%s is taken: %s, and it is not of meshgen", t.To, t.Reason)
@@ -92,7 +92,7 @@ func refusal(t state.Transition) string {
 		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Reason)
 	case state.Create, state.Update, state.Transfer, state.Remove, state.Drift:
 	}
-	return fmt.Sprintf("%s of %s: %s", t.Kind, t.To, t.Reason)
+	return fmt.Sprintf("%s of %s: %s", t.Kind, units.Object(r), t.Reason)
 }
 
 // sameSection reports whether a section says the same in both, whatever its

@@ -44,8 +44,17 @@ type Plan struct {
 	// Reread says that systemd has to read its units again.
 	Reread bool
 
-	reasons map[string]string // why a unit is acted on, by name
+	reasons map[reasonKey]string
 }
+
+// reasonKey is an act on a unit that has a reason.
+type reasonKey struct {
+	op   Op
+	unit string
+}
+
+// Reason says why a unit is acted on; "" where that needs no words.
+func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op, unit}] }
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
@@ -78,7 +87,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
 		handover: map[string]string{}, reload: map[string]bool{},
 	}
-	p.plan.reasons = map[string]string{}
+	p.plan.reasons = map[reasonKey]string{}
 	for _, u := range desired.Units {
 		p.unit[u.Name] = u
 		p.of[u.Resource] = u.Name
@@ -120,10 +129,9 @@ type planner struct {
 	plan     Plan
 }
 
-func (p *planner) because(unit, reason string) {
-	if p.plan.reasons[unit] == "" {
-		p.plan.reasons[unit] = reason
-	}
+// because gives the reason for an act; the last one counts.
+func (p *planner) because(op Op, unit, reason string) {
+	p.plan.reasons[reasonKey{op, unit}] = reason
 }
 
 // names finds what is to be recorded: emitted, retired, held.
@@ -201,11 +209,12 @@ func (p *planner) notify(unit, action, path string) {
 	if !p.seen.units[unit].Up() {
 		return
 	}
-	p.because(unit, path+" changes")
 	if action == "reload" {
+		p.because("reload", unit, path+" changes")
 		p.reload[unit] = true
 		return
 	}
+	p.because("restart", unit, path+" changes")
 	p.restart[unit] = true
 }
 
@@ -220,7 +229,7 @@ func (p *planner) oldUnit(r state.Record) {
 	case !seen.Up():
 	case seen.Stranded():
 		p.stop[name] = true
-		p.because(name, "systemd has lost its definition")
+		p.because("stop", name, "systemd has lost its definition")
 		p.succeed(r.Resource)
 	default:
 		p.renamedUnit(r, name)
@@ -250,10 +259,10 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
 		p.start[u.Name] = true
-		p.because(u.Name, "what it runs gets another name")
+		p.because("stop", u.Name, "its container gets another name")
 	case !started:
 		p.restart[u.Name] = true
-		p.because(u.Name, "its definition changed")
+		p.because("restart", u.Name, "its definition changed")
 	}
 }
 
@@ -273,11 +282,12 @@ func (p *planner) renamedUnit(r state.Record, name string) {
 	successor, renamed := p.of[r.Resource]
 	if !renamed {
 		p.stop[name] = true
-		p.because(name, "no longer declared")
+		p.because("stop", name, "no longer declared")
 		return
 	}
-	p.because(name, "renamed to "+successor)
-	p.because(successor, "renamed from "+name)
+	p.because("stop", name, "renamed to "+successor)
+	p.because("start", successor, "renamed from "+name)
+	p.because(HandOver, successor, "takes the place of "+name)
 	if p.seen.units[successor].Up() || p.handover[successor] != "" || !p.bridgeable(successor) {
 		p.stop[name] = true
 		p.succeed(r.Resource)
@@ -315,7 +325,7 @@ func (p *planner) newUnit(u state.Unit) {
 	}
 	if u.Wanted {
 		p.start[u.Name] = true
-		p.because(u.Name, "new")
+		p.because("start", u.Name, "new")
 	}
 }
 
@@ -323,8 +333,9 @@ func (p *planner) newUnit(u state.Unit) {
 // as long as it exists, and podman gives a subnet to one network only.
 func (p *planner) networks() {
 	subnets := false
-	for _, r := range p.desired.Resources {
-		if was, ok := p.old[r.Address]; r.Address.Kind == units.KindNetwork && (!ok || !sameSection(was, r, "Network")) {
+	was, now := networksByObject(p.generation), networksByObject(p.desired)
+	for object, r := range now {
+		if before, ok := was[object]; !ok || !sameSection(before, r, "Network") {
 			subnets = subnets || r.Value("Network", "Subnet") != ""
 		}
 	}
@@ -336,15 +347,26 @@ func (p *planner) networks() {
 		if record := p.record[object]; record.State != state.Live {
 			continue
 		}
-		now, declared := p.resource[r.Address]
-		if declared && sameSection(r, now, "Network") {
+		after, kept := now[object]
+		if kept && sameSection(r, after, "Network") {
 			continue
 		}
-		inPlace := declared && units.Object(now) == object
-		if inPlace || (subnets && r.Value("Network", "Subnet") != "") {
+		if kept || (subnets && r.Value("Network", "Subnet") != "") {
 			p.free(r, object)
 		}
 	}
+}
+
+// networksByObject returns the networks of a generation by what podman knows
+// them as, whoever declares them.
+func networksByObject(g state.Generation) map[units.Target]units.Resource {
+	networks := map[units.Target]units.Resource{}
+	for _, r := range g.Resources {
+		if r.Address.Kind == units.KindNetwork {
+			networks[units.Object(r)] = r
+		}
+	}
+	return networks
 }
 
 // free plans for a network to be removed before the new set comes: what uses it
@@ -367,7 +389,7 @@ func (p *planner) halt(name string, a units.Address, reason string) {
 	}
 	delete(p.restart, name)
 	p.stop[name] = true
-	p.because(name, reason)
+	p.because("stop", name, reason)
 	if _, kept := p.unit[name]; kept {
 		p.start[name] = true // for whoever has the name now
 	}
@@ -448,16 +470,33 @@ func (p *planner) finish() Plan {
 	}
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
 		}
 	}
 	p.plan.Start = slices.Sorted(maps.Keys(p.start))
+	slices.SortStableFunc(p.plan.Start, func(a, b string) int { return cmp.Compare(p.rank(a), p.rank(b)) })
+	slices.SortStableFunc(p.plan.Retire, retiringOrder)
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
 	return p.plan
+}
+
+// rank puts what others need before them: networks and volumes before
+// containers. Within a list systemd keeps the order of the dependencies; this is
+// for the eye.
+func (p *planner) rank(unit string) int {
+	kind := p.unit[unit].Resource.Kind
+	if kind == "" {
+		kind = p.record[units.Of(units.TargetUnit, unit)].Resource.Kind
+	}
+	if kind == units.KindContainer {
+		return 1
+	}
+	return 0
 }
 
 // rereads reports whether a unit file comes, goes or changes.

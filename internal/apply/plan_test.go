@@ -226,72 +226,72 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a removed container is stopped and its names retired",
 			old:  set(container("a", "a", "PublishPort=80:80")), new: set(container("b", "b")),
-			want: "stop a\nstart b\nretire container:a port:tcp/80 unit:a",
+			want: "stop a\nstart b\nretire unit:a container:a port:tcp/80",
 		},
 		{
 			name: "a removed container that is down needs no stop",
 			old:  set(container("a", "a")), new: set(container("b", "b")),
 			but:  func(b *before) { b.down("a.service") },
-			want: "start b\nretire container:a unit:a",
+			want: "start b\nretire unit:a container:a",
 		},
 		{
 			name: "a rename is handed over",
 			old:  set(container("a", "a")), new: set(container("a", "x")),
-			want: "hand over a to x\nretire container:a unit:a",
+			want: "hand over a to x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename with a new image is handed over",
 			old:  set(container("a", "a", "Image=1", "PublishPort=80:80")), new: set(container("a", "x", "Image=2", "PublishPort=80:80")),
-			want: "hand over a to x\nretire container:a unit:a",
+			want: "hand over a to x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename of what does not run starts it where it is wanted",
 			old:  set(container("a", "a")), new: set(container("a", "x")),
 			but:  func(b *before) { b.down("a.service") },
-			want: "start x\nretire container:a unit:a",
+			want: "start x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename of what runs and is not wanted is handed over",
 			old:  set(container("a", "a", "Install=no")), new: set(container("a", "x", "Install=no")),
-			want: "hand over a to x\nretire container:a unit:a",
+			want: "hand over a to x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename beside an unchanged volume is handed over",
 			old:  set(container("a", "a", "uses=volume/v"), volume("v", "v")), new: set(container("a", "x", "uses=volume/v"), volume("v", "v")),
-			want: "hand over a to x\nretire container:a unit:a",
+			want: "hand over a to x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename beside a network that changes is not handed over",
 			old:  set(container("a", "a", "uses=network/n"), network("n", "n")), new: set(container("a", "x", "uses=network/n"), network("n", "n", "Internal=true")),
-			want: "stop a n-network\nfree network:n\nstart n-network x\nretire container:a unit:a",
+			want: "stop a n-network\nfree network:n\nstart n-network x\nretire unit:a container:a",
 		},
 		{
 			name: "a rename beside a network that is renamed too is handed over with it",
 			old:  set(container("a", "a", "uses=network/n"), network("n", "n")), new: set(container("a", "x", "uses=network/n"), network("n", "m")),
-			want: "hand over n-network to m-network\nhand over a to x\nretire container:a network:n unit:a unit:n-network",
+			want: "hand over n-network to m-network\nhand over a to x\nretire unit:a unit:n-network container:a network:n",
 		},
 		{
 			name: "a renamed network that keeps its subnet makes room first",
 			old:  set(container("a", "a", "uses=network/n"), network("n", "n", "Subnet=10.0.0.0/24")),
 			new:  set(container("a", "a", "uses=network/n"), network("n", "m", "Subnet=10.0.0.0/24")),
-			want: "stop a n-network\nfree network:n\nstart a m-network\nretire network:n unit:n-network",
+			want: "stop a n-network\nfree network:n\nstart m-network a\nretire unit:n-network network:n",
 		},
 		{
 			name: "a subnet goes to another network",
 			old:  set(container("a", "a", "uses=network/n"), network("n", "n", "Subnet=10.0.0.0/24")),
 			new:  set(container("a", "a", "uses=network/m"), network("m", "m", "Subnet=10.0.0.0/24")),
-			want: "stop a n-network\nfree network:n\nstart a m-network\nretire network:n unit:n-network",
+			want: "stop a n-network\nfree network:n\nstart m-network a\nretire unit:n-network network:n",
 		},
 		{
 			name: "a chain: each takes the next one's name",
 			old:  set(container("a", "a", "Image=a"), container("b", "b", "Image=b")), new: set(container("a", "b", "Image=a"), container("b", "c", "Image=b")),
-			want: "stop a b\nstart b c\nretire container:a unit:a",
+			want: "stop a b\nstart b c\nretire unit:a container:a",
 		},
 		{
 			name: "a chain of what runs and is not wanted runs on",
 			old:  set(container("a", "a", "Image=a", "Install=no"), container("b", "b", "Image=b", "Install=no")),
 			new:  set(container("a", "b", "Image=a", "Install=no"), container("b", "c", "Image=b", "Install=no")),
-			want: "stop a b\nstart b c\nretire container:a unit:a",
+			want: "stop a b\nstart b c\nretire unit:a container:a",
 		},
 		{
 			name: "a swap",
@@ -316,7 +316,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "one that is renamed takes the container name of another that is renamed",
 			old:  set(container("a", "a", "ContainerName=x"), container("b", "b", "ContainerName=y")), new: set(container("a", "c", "ContainerName=z"), container("b", "d", "ContainerName=x")),
-			want: "stop a\nhand over b to d\nstart c\nretire container:y unit:a unit:b",
+			want: "stop a\nhand over b to d\nstart c\nretire unit:a unit:b container:y",
 		},
 		{
 			name: "a port goes to another",
@@ -341,12 +341,12 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a removed one's port goes to one that is renamed",
 			old:  set(container("a", "a", "PublishPort=80:80"), container("b", "b")), new: set(container("b", "x", "PublishPort=80:80")),
-			want: "stop a\nhand over b to x\nretire container:a container:b unit:a unit:b",
+			want: "stop a\nhand over b to x\nretire unit:a unit:b container:a container:b",
 		},
 		{
 			name: "a renamed one's port goes to another that is renamed",
 			old:  set(container("a", "a", "PublishPort=80:80"), container("b", "b")), new: set(container("a", "y"), container("b", "x", "PublishPort=80:80")),
-			want: "stop a\nhand over b to x\nstart y\nretire container:a container:b unit:a unit:b",
+			want: "stop a\nhand over b to x\nstart y\nretire unit:a unit:b container:a container:b",
 		},
 		{
 			name: "one at another address keeps its names",
@@ -355,7 +355,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "one at another address gives up a port that one that is renamed takes",
 			old:  set(container("a", "a", "PublishPort=80:80"), container("b", "b")), new: set(container("z", "a"), container("b", "x", "PublishPort=80:80")),
-			want: "stop a\nhand over b to x\nstart a\nretire container:b unit:b",
+			want: "stop a\nhand over b to x\nstart a\nretire unit:b container:b",
 		},
 		{
 			name: "systemd has lost one that is no longer declared",
@@ -363,7 +363,7 @@ func TestPlan(t *testing.T) {
 			but: func(b *before) {
 				b.seen.units["a.service"] = host.Unit{Load: "not-found", Active: "active"}
 			},
-			want: "rescue a\nstop a\nstart b\nretire container:a unit:a",
+			want: "rescue a\nstop a\nstart b\nretire unit:a container:a",
 		},
 		{
 			name: "systemd has lost one that is renamed",
@@ -371,7 +371,7 @@ func TestPlan(t *testing.T) {
 			but: func(b *before) {
 				b.seen.units["a.service"] = host.Unit{Load: "not-found", Active: "active"}
 			},
-			want: "rescue a\nstop a\nstart x\nretire container:a unit:a",
+			want: "rescue a\nstop a\nstart x\nretire unit:a container:a",
 		},
 		{
 			name: "systemd has lost one whose container gets another name",
@@ -397,7 +397,7 @@ func TestPlan(t *testing.T) {
 				b.records = append(b.records, state.Record{Target: "unit:a.service", Resource: address(units.KindContainer, "a"), State: state.Live})
 				b.up("a.service")
 			},
-			want: "stop a\nhand over b to c\nretire container:b unit:b unit:a",
+			want: "stop a\nhand over b to c\nretire unit:b unit:a container:b",
 		},
 		{
 			name: "a file changes and tells a container to restart",
@@ -423,7 +423,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "a file tells one that is renamed nothing more",
 			old:  set(container("a", "a"), file("f", "/f", "1", "a=restart")), new: set(container("a", "x"), file("f", "/f", "2", "a=restart")),
-			want: "write /f\nhand over a to x\nretire container:a unit:a",
+			want: "write /f\nhand over a to x\nretire unit:a container:a",
 		},
 		{
 			name: "a file tells two that swap nothing more",
@@ -454,7 +454,7 @@ func TestPlan(t *testing.T) {
 					b.records = append(b.records, state.Record{Target: dir, Resource: address(units.KindFile, "f"), State: state.Live})
 				}
 			},
-			want: "retire file:/d/e/f dir:/d/e dir:/d/ee",
+			want: "retire file:/d/e/f dir:/d/ee dir:/d/e",
 		},
 		{
 			name: "a removed volume is held and its unit goes",
@@ -639,10 +639,6 @@ func TestPlanLeadsWhereItShould(t *testing.T) {
 		if wrong := contradiction(p); wrong != "" {
 			fail(wrong)
 		}
-		was := machine{}
-		for name, i := range runs {
-			was[name] = i
-		}
 		if wrong := runs.perform(p, old, desired); wrong != "" {
 			fail(wrong)
 		}
@@ -776,7 +772,7 @@ func TestJudge(t *testing.T) {
 			name:       "a volume's options are not changed",
 			transition: state.Transition{Kind: state.Update, Resource: address(units.KindVolume, "v"), From: "unit:v-volume.service", To: "unit:v-volume.service"},
 			new:        set(volume("v", "v", "Device=/dev/b")),
-			want:       state.Refuse, says: "m/volume/v: update of unit:v-volume.service: podman cannot change a volume that exists",
+			want:       state.Refuse, says: "m/volume/v: update of volume:v: podman cannot change a volume that exists",
 		},
 		{
 			name:       "what else is in a volume's unit is",
@@ -792,7 +788,7 @@ func TestJudge(t *testing.T) {
 			name:       "a volume at another address gets no others",
 			transition: state.Transition{Kind: state.Update, Resource: address(units.KindVolume, "z"), From: "unit:v-volume.service", To: "unit:v-volume.service"},
 			new:        set(volume("z", "v", "Device=/dev/b")),
-			want:       state.Refuse, says: "m/volume/z: update of unit:v-volume.service: podman cannot change a volume that exists",
+			want:       state.Refuse, says: "m/volume/z: update of volume:v: podman cannot change a volume that exists",
 		},
 		{
 			name:       "a container's change needs no decision",

@@ -22,9 +22,7 @@ import (
 func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 	var events []state.Event
 	var errs []error
-	targets := slices.Clone(m.plan.Retire)
-	slices.SortStableFunc(targets, func(a, b units.Target) int { return cmp.Compare(turn(a), turn(b)) })
-	slices.SortStableFunc(targets, innermostFirst)
+	targets := m.plan.Retire
 	found, err := m.unitsToRetire(ctx, targets)
 	if err != nil {
 		return nil, err
@@ -53,8 +51,18 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 	return events, errors.Join(errs...)
 }
 
-// turn puts units before the objects that they run, and files before their
-// directories.
+// retiringOrder puts units before the objects that they run, and files before
+// their directories, the innermost first.
+func retiringOrder(a, b units.Target) int {
+	if byKind := cmp.Compare(turn(a), turn(b)); byKind != 0 {
+		return byKind
+	}
+	if a.Kind() == units.TargetDir {
+		return cmp.Compare(b, a)
+	}
+	return 0
+}
+
 func turn(t units.Target) int {
 	switch t.Kind() {
 	case units.TargetUnit:
@@ -65,13 +73,6 @@ func turn(t units.Target) int {
 		return 3
 	}
 	return 2
-}
-
-func innermostFirst(a, b units.Target) int {
-	if a.Kind() == units.TargetDir && b.Kind() == units.TargetDir {
-		return cmp.Compare(b, a)
-	}
-	return 0
 }
 
 func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[string]host.Unit, error) {
@@ -224,7 +225,10 @@ func (m *move) neverStarted(r state.Record) error {
 }
 
 func (m *move) removeDir(t units.Target) (why string, err error) {
-	err = os.Remove(m.node.Layout.Path(t.Name()))
+	if at, is := obstacle(m.node.Layout, t.Name()); at != "" {
+		return fmt.Sprintf("left: %s is a %s now", at, is), nil
+	}
+	err = syscall.Rmdir(m.node.Layout.Path(t.Name())) // which takes nothing but a directory
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.ENOTDIR):
 		return "left: it holds what is not of meshgen", nil

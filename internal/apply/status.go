@@ -17,9 +17,11 @@ type Standing struct {
 	// declared and still there.
 	State string `json:"state"`
 	// Unit and Active are empty for what systemd does not run.
-	Unit   string    `json:"unit,omitempty"`
-	Active string    `json:"active,omitempty"`
-	Since  time.Time `json:"since,omitzero"` // of the first name that it has now
+	Unit   string `json:"unit,omitempty"`
+	Active string `json:"active,omitempty"`
+	// Since is when the unit's state last changed; of what has no unit, when it
+	// was last written.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Switches returns the switches that the ledger has, oldest first.
@@ -47,7 +49,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 		}
 		if n.Ledger != nil {
 			if record, ok := n.Ledger.Record(s.Targets[0]); ok {
-				s.Since = record.First.Time
+				s.Since = record.Last.Time
 			}
 		}
 		standings = append(standings, s)
@@ -64,7 +66,7 @@ func leftovers(records []state.Record, declared map[units.Target]bool, in state.
 		if declared[r.Target] || r.State != in || r.Target.Kind() == units.TargetPort || r.Target.Kind() == units.TargetDir {
 			continue
 		}
-		s := Standing{Address: r.Resource, Kind: r.Resource.Kind, Targets: []units.Target{r.Target}, State: "stale", Since: r.First.Time}
+		s := Standing{Address: r.Resource, Kind: r.Resource.Kind, Targets: []units.Target{r.Target}, State: "stale", Since: r.Last.Time}
 		if in == state.Held {
 			s.State = string(in)
 		}
@@ -87,8 +89,15 @@ func (n *Node) activity(ctx context.Context, standings []Standing) error {
 		}
 	}
 	found, err := n.Systemd.Units(ctx, names)
-	for i := range standings {
-		standings[i].Active = found[standings[i].Unit].Active
+	if err != nil {
+		return err
+	}
+	details, err := n.Systemd.Details(ctx, names)
+	for i, s := range standings {
+		standings[i].Active = found[s.Unit].Active
+		if d := details[s.Unit]; !d.Changed.IsZero() {
+			standings[i].Since = d.Changed
+		}
 	}
 	return err
 }

@@ -18,8 +18,12 @@ type Event struct {
 // Progress is told of each step, one call at a time.
 type Progress func(Event)
 
-// Op is what a step does.
+// Op is what a step does. For what is done by a job it is the job's verb.
 type Op string
+
+// HandOver is the start of a renamed unit, which stops the one whose place it
+// takes.
+const HandOver Op = "hand over"
 
 // Step is one thing that a switch does, as the owner is shown it.
 type Step struct {
@@ -33,10 +37,12 @@ func (p Plan) Steps() []Step {
 	var steps []Step
 	unit := func(op Op, names []string) {
 		for _, name := range names {
-			steps = append(steps, Step{Op: op, Target: units.Of(units.TargetUnit, name), Reason: p.reasons[name]})
+			steps = append(steps, Step{Op: op, Target: units.Of(units.TargetUnit, name), Reason: p.Reason(op, name)})
 		}
 	}
-	unit("rescue", p.Rescue)
+	for _, name := range p.Rescue {
+		steps = append(steps, Step{Op: "rescue", Target: units.Of(units.TargetUnit, name), Reason: "its recorded definition is put back"})
+	}
 	unit("stop", p.Stop)
 	for _, t := range p.Free {
 		steps = append(steps, Step{Op: "remove", Target: t, Reason: "makes room"})
@@ -45,7 +51,7 @@ func (p Plan) Steps() []Step {
 		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
 	}
 	for _, h := range p.Handover {
-		steps = append(steps, Step{Op: "hand over", Target: units.Of(units.TargetUnit, h.New), Reason: "takes the place of " + h.Old})
+		unit(HandOver, []string{h.New})
 	}
 	if p.Reread {
 		steps = append(steps, Step{Op: "reload", Reason: "systemd reads its units again"})

@@ -54,7 +54,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	p := Prepared{From: current.Number, compiled: compiled}
+	p := Prepared{From: current.Number, To: current.Number, compiled: compiled}
 	p.before, err = n.lookBefore(ctx, current, compiled.Generation)
 	if err != nil {
 		return Prepared{}, err

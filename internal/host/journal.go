@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os/exec"
+	"strings"
 )
 
 // Journal returns the last lines that a unit logged since the machine booted,
@@ -27,8 +28,8 @@ func Journal(ctx context.Context, unit string, lines int) []string {
 }
 
 // telling returns the message of a journal entry; "" where it is routine: an
-// event of podman's, or a word of systemd's below a warning. See
-// systemd.journal-fields(7).
+// event of podman's, the id that podman run prints, what conmon says of cgroups,
+// or a word of systemd's below a warning. See systemd.journal-fields(7).
 func telling(line []byte) string {
 	var entry struct {
 		Message    any    `json:"MESSAGE"` // a list of bytes where it is no text
@@ -39,9 +40,14 @@ func telling(line []byte) string {
 	if err := json.Unmarshal(line, &entry); err != nil {
 		return ""
 	}
-	if entry.Event != "" || (entry.Identifier == "systemd" && entry.Priority > "4") {
+	text, _ := entry.Message.(string)
+	routine := entry.Event != "" || entry.Identifier == "conmon" || (entry.Identifier == "systemd" && entry.Priority > "4")
+	if routine || isContainerID(text) {
 		return ""
 	}
-	text, _ := entry.Message.(string)
 	return text
+}
+
+func isContainerID(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -109,6 +109,8 @@ type Details struct {
 	Type       string // of a service: notify, oneshot …
 	// ControlGroup is the service's, below the cgroup2 mount.
 	ControlGroup string
+	// Changed is when ActiveState or SubState last changed.
+	Changed time.Time
 }
 
 // Details returns the details of the named services, read side by side.
@@ -124,14 +126,16 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 		calls[name] = []*dbus.Call{
 			get(unit, "FragmentPath"), get(unit, "InvocationID"),
 			get(service, "Result"), get(service, "Type"), get(service, "ControlGroup"),
+			get(unit, "StateChangeTimestamp"),
 		}
 	}
-	for name, five := range calls {
+	for name, properties := range calls {
 		var d Details
 		var invocation []byte
-		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup} {
+		var changed uint64 // microseconds since 1970
+		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed} {
 			var v dbus.Variant
-			call := <-five[i].Done
+			call := <-properties[i].Done
 			if err := call.Store(&v); err != nil {
 				return nil, fmt.Errorf("read properties of %s: %w", name, err)
 			}
@@ -141,6 +145,9 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 		}
 		if len(invocation) > 0 {
 			d.Invocation = fmt.Sprintf("%x", invocation)
+		}
+		if changed > 0 {
+			d.Changed = time.UnixMicro(int64(changed)) //nolint:gosec // far below the limit for ages to come
 		}
 		details[name] = d
 	}
