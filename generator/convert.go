@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Converter is a machine's Quadlet converter, the program that podman installs
@@ -32,7 +33,7 @@ func FindConverter(root string) (Converter, bool) {
 		"usr/lib/podman/quadlet",
 	} {
 		resolved, err := filepath.EvalSymlinks(filepath.Join(root, path))
-		if err != nil || !strings.HasPrefix(resolved, root) {
+		if err != nil || !below(root, resolved) {
 			continue
 		}
 		info, err := os.Stat(resolved)
@@ -45,6 +46,16 @@ func FindConverter(root string) (Converter, bool) {
 		}, true
 	}
 	return Converter{}, false
+}
+
+// below reports whether a path that holds no links lies below root, which may.
+func below(root, path string) bool {
+	top, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(top, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // Version returns the version of podman that the converter is of.
@@ -69,6 +80,10 @@ type Refusal struct {
 	Message string // in the converter's words
 }
 
+// memory is a file system that a sync costs nothing on: the converter syncs each
+// file that it writes.
+const memory = "/dev/shm"
+
 // Convert runs the converter over the Quadlets, given by file name, and returns
 // the services. Those that it refused are returned beside; the error is for a
 // converter that did not run or gave no answer by the deadline of ctx.
@@ -76,7 +91,10 @@ type Refusal struct {
 // source is the directory in which the Quadlets will lie: it is what the
 // services name as their SourcePath.
 func (c Converter) Convert(ctx context.Context, quadlets map[string]string, source string) (Output, []Refusal, error) {
-	dir, err := os.MkdirTemp("", "meshgen-quadlet-")
+	dir, err := os.MkdirTemp(memory, "meshgen-quadlet-")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "meshgen-quadlet-")
+	}
 	if err != nil {
 		return Output{}, nil, err
 	}
@@ -102,7 +120,7 @@ func (c Converter) Convert(ctx context.Context, quadlets map[string]string, sour
 }
 
 func writeFile(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in a temporary directory of our own
 	if err != nil {
 		return err
 	}
@@ -125,6 +143,7 @@ func (e refusalError) Error() string {
 func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
 	cmd := exec.CommandContext(ctx, c.Path, "-no-kmsg-log", d.Normal, d.Early, d.Late)
 	cmd.Env = append(os.Environ(), "QUADLET_UNIT_DIRS="+dir)
+	cmd.WaitDelay = time.Second // what it left behind may hold its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	err := cmd.Run()
@@ -146,9 +165,9 @@ func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
 // A line of the converter's is "quadlet-generator[PID]: text"; what it says of
 // one file is `converting "x.container": reason`.
 var (
-	logPrefix  = regexp.MustCompile(`^[\w-]+\[\d+\]: `)                //nolint:gochecknoglobals // compiled once
-	convertMsg = regexp.MustCompile(`converting "([^"]+)": ([^\n]+)`)  //nolint:gochecknoglobals // compiled once
-	inDir      = regexp.MustCompile(` in /[^ ]*/meshgen-quadlet-\S+$`) //nolint:gochecknoglobals // compiled once
+	logPrefix  = regexp.MustCompile(`^[\w-]+\[\d+\]: `)
+	convertMsg = regexp.MustCompile(`converting "([^"]+)": ([^\n]+)`)
+	inDir      = regexp.MustCompile(` in /[^ ]*/meshgen-quadlet-\S+$`)
 )
 
 func parseRefusals(stderr string) []Refusal {

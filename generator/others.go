@@ -95,7 +95,7 @@ func quadletService(path string) string {
 
 // serviceName returns the value of ServiceName= in a Quadlet.
 func serviceName(path string) string {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // a Quadlet on the machine
 	if err != nil {
 		return ""
 	}

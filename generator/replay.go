@@ -165,6 +165,7 @@ func (r *replay) enablement(dir, name string) {
 	entries, err := os.ReadDir(dir)
 	r.fault(err)
 	into := r.dirs.Normal + "/" + name
+	//nolint:gosec // systemctl reads it as anyone
 	if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		r.fault(err)
 		return
@@ -226,7 +227,7 @@ func FormatFences(fences []Fence) string {
 // ReadFences reads the fences of a generation; a file that is not there has
 // none.
 func ReadFences(path string) ([]Fence, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // a path of the layout's
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -251,12 +252,12 @@ const fenceName = "50-meshgen-fence.conf"
 // start stop the other, After= has the stop come first: systemd.unit(5).
 func WriteFence(dir, unit string, predecessors []string) error {
 	into := dir + "/" + unit + ".d"
-	if err := os.MkdirAll(into, 0o755); err != nil {
+	if err := os.MkdirAll(into, 0o755); err != nil { //nolint:gosec // systemctl reads it as anyone
 		return err
 	}
 	names := strings.Join(predecessors, " ")
 	text := "# The names that this unit had before.\n[Unit]\nConflicts=" + names + "\nAfter=" + names + "\n"
-	f, err := os.OpenFile(into+"/"+fenceName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(into+"/"+fenceName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // systemctl reads it as anyone
 	if err != nil {
 		return err
 	}

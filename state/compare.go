@@ -103,7 +103,9 @@ func (c *comparison) resource(r units.Resource) {
 	}
 	renamed := c.renames(r.Address, former, targets)
 	if r.Address.Kind == units.KindFile {
-		c.file(r, record, ours && record.Resource == r.Address)
+		if ours && record.Resource == r.Address {
+			c.file(r, record)
+		}
 		return
 	}
 	changed := c.changed(r.Address, record)
@@ -157,10 +159,8 @@ func (u Unit) Differs(r Record) bool {
 	return r.Digest != u.Digest || (u.Text != "" && TextDigest(r.Definition) != u.Text)
 }
 
-func (c *comparison) file(r units.Resource, record Record, ours bool) {
-	if !ours {
-		return
-	}
+// file compares a file with its record and with what lies on the machine.
+func (c *comparison) file(r units.Resource, record Record) {
 	t := units.Of(units.TargetFile, r.File.Path)
 	want := FileState{Digest: r.File.Digest, Meta: FileMeta(*r.File)}
 	recorded := FileState{Digest: record.Digest, Meta: record.Definition}

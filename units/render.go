@@ -3,6 +3,7 @@ package units
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -38,7 +39,7 @@ func Render(r Resource) string {
 	own := ownSection(r.Address.Kind)
 	for _, s := range r.Sections {
 		if s.Name == own {
-			s.Entries = append(s.Entries[:len(s.Entries):len(s.Entries)], Entry{
+			s.Entries = append(slices.Clip(s.Entries), Entry{
 				Key: "Label", Pairs: []Pair{{Name: MarkLabel, Value: r.Address.String()}},
 			})
 		}
@@ -60,7 +61,7 @@ func writeSection(b *strings.Builder, s Section) {
 			b.WriteString(e.Key + "=" + v + "\n")
 		}
 		for _, p := range e.Pairs {
-			b.WriteString(e.Key + "=" + quote(p.Name+"="+p.Value, isSystemd(s.Name)) + "\n")
+			b.WriteString(e.Key + "=" + quote(p.Name+"="+p.Value, s.Name) + "\n")
 		}
 	}
 }
@@ -71,15 +72,15 @@ func isSystemd(section string) bool {
 	return section == "Unit" || section == "Service" || section == "Install"
 }
 
-// quote returns s so that it reaches the process letter for letter: quoted and
+// quote returns s so that it comes out of a section letter for letter: quoted and
 // escaped as in systemd.syntax(7), specifiers of systemd.unit(5) doubled, and
 // variables of systemd.service(5) doubled where the value ends in a command
 // line.
-func quote(s string, systemd bool) string {
+func quote(s, section string) string {
 	replacements := []string{
 		`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\r", `\r`, "%", "%%",
 	}
-	if !systemd {
+	if !isSystemd(section) {
 		replacements = append(replacements, "$", "$$")
 	}
 	return `"` + strings.NewReplacer(replacements...).Replace(s) + `"`

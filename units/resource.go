@@ -101,8 +101,8 @@ func (p *Position) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
-	rest, column, ok := cutLast(string(text), ':')
-	file, line, ok2 := cutLast(rest, ':')
+	rest, column, ok := cutColon(string(text))
+	file, line, ok2 := cutColon(rest)
 	if !ok || !ok2 {
 		return fmt.Errorf("%q is not a position: want file:line:col", text)
 	}
@@ -118,8 +118,9 @@ func (p *Position) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func cutLast(s string, sep byte) (before, after string, ok bool) {
-	i := strings.LastIndexByte(s, sep)
+// cutColon cuts s around its last colon.
+func cutColon(s string) (before, after string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
 		return s, "", false
 	}

@@ -177,7 +177,7 @@ func ParsePort(s string) (Port, error) {
 	if len(protocols) > 1 {
 		return Port{}, fmt.Errorf("%q has more than one protocol", s)
 	}
-	address, number, ok := cutLast(rest, ':')
+	address, number, ok := cutColon(rest)
 	if !ok {
 		address, number = "", rest
 	} else if address, err = parseHost(address); err != nil {
@@ -208,11 +208,11 @@ func parseProtocols(list string) ([]string, error) {
 // splitPublishPort cuts [[ip:][hostPort]:]containerPort. Colons within brackets
 // belong to the address.
 func splitPublishPort(spec string) (address, host, container string, err error) {
-	rest, container, ok := cutLast(spec, ':')
+	rest, container, ok := cutColon(spec)
 	if !ok {
 		return "", "", spec, nil
 	}
-	address, host, ok = cutLast(rest, ':')
+	address, host, ok = cutColon(rest)
 	if strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]") {
 		return "", "", "", fmt.Errorf("%q has an address and no host port: want %s::%s for any", spec, rest, container)
 	}

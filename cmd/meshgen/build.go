@@ -9,6 +9,13 @@ import (
 	"meshgen/internal/apply"
 )
 
+// built is the JSON form of a build.
+type built struct {
+	Schema    string `json:"schema"`
+	Directory string `json:"directory"`
+	Resources int    `json:"resources"`
+}
+
 func newBuild(o *options) *cobra.Command {
 	out, allowEmpty := "", false
 	cmd := &cobra.Command{
@@ -30,8 +37,8 @@ func newBuild(o *options) *cobra.Command {
 				return err
 			}
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"schema": "meshgen.build/v1", "directory": out, "resources": len(compiled.Generation.Resources),
+				return writeJSON(cmd.OutOrStdout(), built{
+					Schema: "meshgen.build/v1", Directory: out, Resources: len(compiled.Generation.Resources),
 				})
 			}
 			return o.say(cmd, fmt.Sprintf("%s in %s", count(len(compiled.Generation.Resources), "resource"), out))

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
@@ -32,7 +30,7 @@ func newCheck(o *options) *cobra.Command {
 			out := checked{Schema: "meshgen.check/v1", Faults: []units.Fault{}}
 			if faults := faultsOf(err); len(faults) > 0 && o.json {
 				out.Faults = faults
-				return joinCode(printJSON(cmd.OutOrStdout(), out), exitRejected)
+				return joinCode(writeJSON(cmd.OutOrStdout(), out), exitRejected)
 			}
 			if err != nil {
 				return err
@@ -40,13 +38,17 @@ func newCheck(o *options) *cobra.Command {
 			g := compiled.Generation
 			out.Node, out.Resources, out.Converted = g.Node, len(g.Resources), g.Converter != ""
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), out)
+				return writeJSON(cmd.OutOrStdout(), out)
 			}
 			how := "this machine's quadlet takes them"
 			if !out.Converted {
 				how = "there is no quadlet here to convert them with"
 			}
-			return o.say(cmd, fmt.Sprintf("node %s: %s; %s", g.Node, count(len(g.Resources), "resource"), how))
+			what := count(len(g.Resources), "resource") + "; " + how
+			if g.Node != "" {
+				what = "node " + g.Node + ": " + what
+			}
+			return o.say(cmd, what)
 		},
 	}
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing")

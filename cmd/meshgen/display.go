@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"meshgen/internal/apply"
-	"meshgen/units"
 )
 
 // display shows a switch while it runs. On a terminal the units that are moving
@@ -38,7 +37,7 @@ type movement struct {
 func (o *options) newDisplay(out io.Writer) *display {
 	d := &display{out: out, quiet: o.quiet, stop: make(chan struct{})}
 	if f, ok := out.(*os.File); ok && !o.quiet {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil { //nolint:gosec // a file descriptor is small
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
 			d.live, d.width = os.Getenv("TERM") != "dumb", max(int(size.Col), 20)
 			d.color = d.live && os.Getenv("NO_COLOR") == ""
 		}
@@ -111,31 +110,22 @@ func (d *display) event(e apply.Event) {
 	d.line(d.ended(e))
 }
 
+// ended returns the line of a step that has ended: what was done to what, the
+// time that it took, and why, or what went wrong.
 func (d *display) ended(e apply.Event) string {
-	text := describe(e.Step)
+	took := ""
 	if e.Took > 0 {
-		text += fmt.Sprintf("  %.2fs", e.Took.Seconds())
+		took = fmt.Sprintf("%.2fs", e.Took.Seconds())
 	}
+	text := e.Reason
 	if e.Err != nil {
 		mark := "failed"
 		if d.color {
 			mark = "\x1b[31mfailed\x1b[0m"
 		}
-		text += "  " + mark + ": " + e.Err.Error()
+		text = mark + ": " + e.Err.Error()
 	}
-	return text
-}
-
-func describe(s apply.Step) string {
-	name := s.Target.Name()
-	if s.Target.Kind() != units.TargetUnit && s.Target != "" {
-		name = string(s.Target)
-	}
-	text := fmt.Sprintf("%-9s %s", s.Op, name)
-	if s.Reason != "" {
-		text += "  (" + s.Reason + ")"
-	}
-	return strings.TrimRight(text, " ")
+	return strings.TrimRight(fmt.Sprintf("%-9s  %-30s  %6s  %s", e.Op, shown(e.Target), took, text), " ")
 }
 
 // draw writes the units that are moving; erase takes them away.
@@ -145,11 +135,11 @@ func (d *display) draw() {
 	}
 	for _, m := range d.moving {
 		took := fmt.Sprintf("  %.1fs", time.Since(m.begun).Seconds())
-		text := []rune(describe(m.step))
+		text := []rune(fmt.Sprintf("%-9s  %s", m.step.Op, shown(m.step.Target)))
 		if room := d.width - len(took) - 3; len(text) > room {
 			text = append(text[:max(room-1, 0)], '…')
 		}
-		_, _ = fmt.Fprintf(d.out, "… %s%s\n", string(text), took) // as in line
+		_, _ = fmt.Fprintf(d.out, "%s%s …\n", string(text), took) // as in line
 		d.drawn++
 	}
 }

@@ -10,7 +10,13 @@ import (
 	"meshgen/state"
 )
 
-// past is the JSON form of one switch.
+// history is the JSON form of all switches.
+type history struct {
+	Schema      string `json:"schema"`
+	Generations []past `json:"generations"`
+}
+
+// past is one switch in it.
 type past struct {
 	Number      int                `json:"number"`
 	From        int                `json:"from"`
@@ -44,14 +50,14 @@ func newHistory(o *options) *cobra.Command {
 				list = append(list, p)
 			}
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"schema": "meshgen.history/v1", "generations": list})
+				return writeJSON(cmd.OutOrStdout(), history{Schema: "meshgen.history/v1", Generations: list})
 			}
-			return printHistory(cmd, list, o.verbose)
+			return o.writeHistory(cmd, list)
 		},
 	}
 }
 
-func printHistory(cmd *cobra.Command, list []past, verbose bool) error {
+func (o *options) writeHistory(cmd *cobra.Command, list []past) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no switch yet")
 		return err
@@ -62,10 +68,10 @@ func printHistory(cmd *cobra.Command, list []past, verbose bool) error {
 		if err != nil {
 			return err
 		}
-		if !verbose {
+		if !o.verbose {
 			continue
 		}
-		if err := printTransitions(cmd.OutOrStdout(), p.Transitions); err != nil {
+		if err := writeTransitions(cmd.OutOrStdout(), p.Transitions); err != nil {
 			return err
 		}
 	}

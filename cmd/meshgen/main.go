@@ -78,13 +78,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		code = exitLocked
 	}
 	if err != nil {
-		printError(stderr, err)
+		writeError(stderr, err)
 	}
 	return code
 }
 
-// printError prints what went wrong and what to do next.
-func printError(w io.Writer, err error) {
+// writeError prints what went wrong and what to do next.
+func writeError(w io.Writer, err error) {
 	text := strings.TrimRight(err.Error(), "\n")
 	if _, ok := errors.AsType[units.Faults](err); !ok {
 		text = "meshgen: " + text

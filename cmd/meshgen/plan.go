@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +43,7 @@ func newPlan(o *options) *cobra.Command {
 			} else if err != nil {
 				return err
 			}
-			if err := o.printPlan(cmd.OutOrStdout(), p, unfinished); err != nil {
+			if err := o.writePlan(cmd.OutOrStdout(), p, unfinished); err != nil {
 				return err
 			}
 			switch {
@@ -85,9 +87,9 @@ func (o *options) plan(cmd *cobra.Command, allowEmpty bool) (p apply.Prepared, u
 	return p, unfinished, err
 }
 
-func (o *options) printPlan(w io.Writer, p apply.Prepared, unfinished string) error {
+func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) error {
 	if o.json {
-		return printJSON(w, planned{
+		return writeJSON(w, planned{
 			Schema: "meshgen.plan/v1", Generation: fromTo{p.From, p.To}, Unfinished: unfinished,
 			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected),
 		})
@@ -107,38 +109,50 @@ func (o *options) printPlan(w io.Writer, p apply.Prepared, unfinished string) er
 	if _, err := fmt.Fprintf(w, "generation %d → %d\n\n", p.From, p.To); err != nil {
 		return err
 	}
-	if err := printTransitions(w, p.Transitions); err != nil {
+	if err := writeTransitions(w, p.Transitions); err != nil {
 		return err
 	}
-	return printSteps(w, p.Plan.Steps())
+	return writeSteps(w, p.Plan.Steps())
 }
 
-func printTransitions(w io.Writer, transitions []state.Transition) error {
+// writeTransitions prints a row each; the names of a rename stand below, a line
+// for each pair.
+func writeTransitions(w io.Writer, transitions []state.Transition) error {
 	var rows [][]string
-	for _, t := range transitions {
-		what := string(t.To)
-		switch {
-		case t.To == "":
-			what = string(t.From)
-		case t.From != "" && t.From != t.To:
-			what = string(t.From) + " → " + string(t.To)
-		}
+	for i, t := range transitions {
 		why := string(t.Decision)
 		if t.Reason != "" {
 			why += ": " + t.Reason
 		}
-		rows = append(rows, []string{string(t.Kind), t.Resource.String(), what, why})
+		why = strings.TrimPrefix(why, ": ")
+		if t.Kind != state.Rename {
+			rows = append(rows, []string{string(t.Kind), t.Resource.String(), cmp.Or(shown(t.To), shown(t.From)), why})
+			continue
+		}
+		if i == 0 || transitions[i-1].Kind != state.Rename || transitions[i-1].Resource != t.Resource {
+			rows = append(rows, []string{string(t.Kind), t.Resource.String(), why})
+		}
+		rows = append(rows, []string{"", shown(t.From) + " → " + t.To.Name()})
 	}
-	return printTable(w, rows)
+	return writeTable(w, rows)
 }
 
-func printSteps(w io.Writer, steps []apply.Step) error {
+// shown returns a target as it is shown: a unit or a file by its name, which
+// tells what it is.
+func shown(t units.Target) string {
+	if t.Kind() == units.TargetUnit || t.Kind() == units.TargetFile {
+		return t.Name()
+	}
+	return string(t)
+}
+
+func writeSteps(w io.Writer, steps []apply.Step) error {
 	if _, err := fmt.Fprintln(w, "\nin this order:"); err != nil {
 		return err
 	}
 	var rows [][]string
 	for _, s := range steps {
-		rows = append(rows, []string{string(s.Op), string(s.Target), s.Reason})
+		rows = append(rows, []string{string(s.Op), shown(s.Target), s.Reason})
 	}
-	return printTable(w, rows)
+	return writeTable(w, rows)
 }

@@ -14,7 +14,7 @@ import (
 	"meshgen/units"
 )
 
-func printJSON(w io.Writer, doc any) error {
+func writeJSON(w io.Writer, doc any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
@@ -59,23 +59,27 @@ func count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// printTable prints rows with their columns aligned, two spaces in.
-func printTable(w io.Writer, rows [][]string) error {
+// writeTable prints rows with their columns aligned, two spaces in. The last
+// cell of a row does not widen its column: it is text that runs on.
+func writeTable(w io.Writer, rows [][]string) error {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			if i < len(row)-1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			}
 		}
 	}
 	for _, row := range rows {
-		line := " "
+		var line strings.Builder
+		line.WriteString(" ")
 		for i, cell := range row {
-			line += " " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1)
+			line.WriteString(" " + cell + strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+1))
 		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " ")); err != nil {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
 			return err
 		}
 	}

@@ -41,14 +41,14 @@ func newStatus(o *options) *cobra.Command {
 			}
 			if o.json {
 				doc.Resources = orEmpty(doc.Resources)
-				return printJSON(cmd.OutOrStdout(), doc)
+				return writeJSON(cmd.OutOrStdout(), doc)
 			}
-			return printStatus(cmd, doc)
+			return writeStatus(cmd, doc)
 		},
 	}
 }
 
-func printStatus(cmd *cobra.Command, doc status) error {
+func writeStatus(cmd *cobra.Command, doc status) error {
 	head := fmt.Sprintf("generation %d", doc.Generation)
 	if doc.Generation == 0 {
 		head = "nothing is in force"
@@ -71,5 +71,5 @@ func printStatus(cmd *cobra.Command, doc status) error {
 		}
 		rows = append(rows, []string{s.State, s.Address.String(), name, s.Active, since})
 	}
-	return printTable(cmd.OutOrStdout(), rows)
+	return writeTable(cmd.OutOrStdout(), rows)
 }

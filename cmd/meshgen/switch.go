@@ -45,7 +45,7 @@ func newSwitch(o *options) *cobra.Command {
 			return o.doSwitch(cmd, apply.Options{Rollback: rollback == "auto", Keep: keep}, allowEmpty)
 		},
 	}
-	cmd.Flags().StringVar(&rollback, "rollback", rollback, "`auto` or never")
+	cmd.Flags().StringVar(&rollback, "rollback", rollback, "`WHEN` the old set is brought back: auto, where a unit fails, or never")
 	cmd.Flags().IntVar(&keep, "keep", keep, "`N` old generations stay on the disk")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing, and remove everything")
 	return cmd
@@ -111,7 +111,7 @@ func (o *options) switchRejected(cmd *cobra.Command, err error) error {
 		return err
 	}
 	doc := switched{Schema: "meshgen.switch/v1", Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, Failed: []string{}}
-	return joinCode(printJSON(cmd.OutOrStdout(), doc), exitRejected)
+	return joinCode(writeJSON(cmd.OutOrStdout(), doc), exitRejected)
 }
 
 func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, err error) error {
@@ -124,7 +124,7 @@ func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Ou
 		if err != nil {
 			doc.Error = err.Error()
 		}
-		return joinCode(printJSON(cmd.OutOrStdout(), doc), code)
+		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
 		return o.say(cmd, outcome(p, out))

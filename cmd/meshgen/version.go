@@ -9,7 +9,14 @@ import (
 )
 
 // version is set by the linker; a plain go build has that of its module.
-var version string //nolint:gochecknoglobals // the linker sets a global or nothing
+var version string
+
+// versioned is the JSON form of the version.
+type versioned struct {
+	Schema  string `json:"schema"`
+	Version string `json:"version"`
+	Go      string `json:"go"`
+}
 
 func newVersion(o *options) *cobra.Command {
 	return &cobra.Command{
@@ -22,7 +29,7 @@ func newVersion(o *options) *cobra.Command {
 				v = info.Main.Version
 			}
 			if o.json {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"schema": "meshgen.version/v1", "version": v, "go": runtime.Version()})
+				return writeJSON(cmd.OutOrStdout(), versioned{Schema: "meshgen.version/v1", Version: v, Go: runtime.Version()})
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "meshgen %s (%s)\n", v, runtime.Version())
 			return err

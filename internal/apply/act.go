@@ -185,7 +185,20 @@ func (m *move) handOver(ctx context.Context) error {
 	if up, err = m.stillUp(ctx, up); err == nil && len(up) > 0 {
 		err = fmt.Errorf("%s: stopped, and still up", strings.Join(up, ", "))
 	}
+	m.foreseeRetirement(ctx)
 	return err
+}
+
+// foreseeRetirement has podman list its containers while systemd reads its units
+// again, where one is to be retired: all that are to go are down by now.
+func (m *move) foreseeRetirement(ctx context.Context) {
+	m.node.forget()
+	for _, t := range m.plan.Retire {
+		if t.Kind() == units.TargetContainer {
+			m.node.Foresee(ctx)
+			return
+		}
+	}
 }
 
 // fail notes a unit that did not come up; the first cause counts.
@@ -254,8 +267,6 @@ func (m *move) confirm(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	m.node.forget()
-	m.node.Foresee(ctx) // what is to be retired is looked for meanwhile
 	if err := m.settle(ctx); err != nil {
 		return err
 	}

@@ -62,6 +62,12 @@ func (p Plan) Empty() bool {
 		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread
 }
 
+// offline returns the plan for a system that does not run: its files and its
+// names, and nothing that a unit or podman would have to do.
+func (p Plan) offline() Plan {
+	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, reasons: p.reasons}
+}
+
 // Touched are the units that the plan has running in the end.
 func (p Plan) Touched() []string {
 	names := slices.Concat(p.Restart, p.ReloadUnits, p.Start)

@@ -149,7 +149,7 @@ func (n *Node) unfinished() (state.Switch, bool) {
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	s, ok := n.unfinished()
 	if !ok {
-		return Outcome{}, state.ClearPending(n.Layout)
+		return Outcome{}, clearPending(n.Layout)
 	}
 	current, err := n.InForce()
 	if err != nil {
@@ -167,6 +167,14 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		return Outcome{}, err
 	}
 	return n.retreat(ctx, aim, current, state.Undone, progress)
+}
+
+// clearPending removes the link of a switch that had ended but for that.
+func clearPending(l state.Layout) error {
+	if _, pending, err := state.Pending(l); err != nil || !pending {
+		return err
+	}
+	return state.ClearPending(l)
 }
 
 // generation reads a generation; 0 is the empty one.
@@ -369,6 +377,10 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, progress Pr
 		return nil, err
 	}
 	plan := makePlan(b, to)
+	plan.Reread = true // what systemd was given last is not known
+	if n.Systemd == nil {
+		plan = plan.offline()
+	}
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err
@@ -378,7 +390,6 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, progress Pr
 			return nil, err
 		}
 	}
-	plan.Reread = true // what systemd was given last is not known
 	return n.move(b, plan, to, progress), nil
 }
 

@@ -9,9 +9,11 @@ package host
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -113,45 +115,60 @@ type Details struct {
 	Changed time.Time
 }
 
-// Details returns the details of the named services, read side by side.
+// atOnce is how many units are asked for their details side by side. The bus
+// keeps no more than 128 calls of one connection waiting.
+const atOnce = 20
+
+// Details returns the details of the named services.
 func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
-	const unit, service = "org.freedesktop.systemd1.Unit", "org.freedesktop.systemd1.Service"
 	details := make(map[string]Details, len(names))
-	calls := map[string][]*dbus.Call{}
-	for _, name := range names {
-		object := s.raw.Object("org.freedesktop.systemd1", unitPath(name))
-		get := func(iface, property string) *dbus.Call {
-			return object.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, make(chan *dbus.Call, 1), iface, property)
+	for batch := range slices.Chunk(names, atOnce) {
+		calls := make([][]*dbus.Call, len(batch))
+		for i, name := range batch {
+			calls[i] = s.askDetails(ctx, name)
 		}
-		calls[name] = []*dbus.Call{
-			get(unit, "FragmentPath"), get(unit, "InvocationID"),
-			get(service, "Result"), get(service, "Type"), get(service, "ControlGroup"),
-			get(unit, "StateChangeTimestamp"),
-		}
-	}
-	for name, properties := range calls {
-		var d Details
-		var invocation []byte
-		var changed uint64 // microseconds since 1970
-		for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed} {
-			var v dbus.Variant
-			call := <-properties[i].Done
-			if err := call.Store(&v); err != nil {
+		for i, name := range batch {
+			d, err := readDetails(calls[i])
+			if err != nil {
 				return nil, fmt.Errorf("read properties of %s: %w", name, err)
 			}
-			if err := v.Store(into); err != nil {
-				return nil, fmt.Errorf("read properties of %s: %w", name, err)
-			}
+			details[name] = d
 		}
-		if len(invocation) > 0 {
-			d.Invocation = fmt.Sprintf("%x", invocation)
-		}
-		if changed > 0 {
-			d.Changed = time.UnixMicro(int64(changed)) //nolint:gosec // far below the limit for ages to come
-		}
-		details[name] = d
 	}
 	return details, nil
+}
+
+// askDetails sends a call for each field of Details, in their order.
+func (s *Systemd) askDetails(ctx context.Context, name string) []*dbus.Call {
+	object := s.raw.Object("org.freedesktop.systemd1", unitPath(name))
+	get := func(iface, property string) *dbus.Call {
+		return object.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, make(chan *dbus.Call, 1),
+			"org.freedesktop.systemd1."+iface, property)
+	}
+	return []*dbus.Call{
+		get("Unit", "FragmentPath"), get("Unit", "InvocationID"), get("Service", "Result"),
+		get("Service", "Type"), get("Service", "ControlGroup"), get("Unit", "StateChangeTimestamp"),
+	}
+}
+
+func readDetails(calls []*dbus.Call) (d Details, err error) {
+	var invocation []byte
+	var changed uint64 // microseconds since 1970
+	for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed} {
+		var v dbus.Variant
+		call := <-calls[i].Done
+		if err := call.Store(&v); err != nil {
+			return d, err
+		}
+		if err := v.Store(into); err != nil {
+			return d, err
+		}
+	}
+	d.Invocation = hex.EncodeToString(invocation)
+	if changed > 0 {
+		d.Changed = time.UnixMicro(int64(changed)) //nolint:gosec // far below the limit for ages to come
+	}
+	return d, nil
 }
 
 func unitPath(name string) dbus.ObjectPath {

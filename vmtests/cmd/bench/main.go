@@ -3,7 +3,7 @@
 // it, and beside the budget of the design. The figures are medians, with the
 // quartiles behind them.
 //
-//	go run ./vmtests/cmd/bench [-sizes 10,100,1000] [-runs 15] [-renames 7]
+//	go run ./vmtests/cmd/bench [-sizes 10,100,1000] [-runs 11] [-renames 5]
 //
 // It exits 0 where a figure is over its budget: a measurement informs. Where
 // one could not be taken it exits 1.
@@ -52,8 +52,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	sizes := flags.String("sizes", "10,100,1000", "`N,…` containers that are declared, their podman a stub")
 	running := flags.String("running", "10,100", "`N,…` containers that run, for the renames")
-	flags.IntVar(&b.runs, "runs", 15, "`N` runs of a short command")
-	flags.IntVar(&b.renames, "renames", 7, "`N` renames of each way")
+	flags.IntVar(&b.runs, "runs", 11, "`N` runs of a short command")
+	flags.IntVar(&b.renames, "renames", 5, "`N` renames of each way")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

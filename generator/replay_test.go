@@ -1,0 +1,406 @@
+package generator
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"meshgen/state"
+)
+
+// machine is a root directory with generations in it.
+type machine struct {
+	*testing.T
+	layout state.Layout
+}
+
+func newMachine(t *testing.T) machine {
+	return machine{t, state.NewLayout(t.TempDir(), "")}
+}
+
+// write writes a file below the root.
+func (m machine) write(path, text string) {
+	m.Helper()
+	path = m.layout.Path(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m machine) link(to, path string) {
+	m.Helper()
+	path = m.layout.Path(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.Fatal(err)
+	}
+	if err := os.Symlink(to, path); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// generation writes generation n with these units, all of which are wanted by
+// multi-user.target, and fences.
+func (m machine) generation(n int, services []string, fences ...Fence) {
+	m.Helper()
+	tree := state.Tree{Files: map[string][]byte{ConvertedFile: []byte("quadlet\n")}, Links: map[string]string{}}
+	for _, s := range services {
+		tree.Files[filepath.Join(NormalDir, s)] = []byte("[Service]\nExecStart=/bin/" + s + "\n")
+		tree.Links[filepath.Join(NormalDir, "multi-user.target.wants", s)] = "../" + s
+	}
+	if len(fences) > 0 {
+		tree.Files[FencesFile] = []byte(FormatFences(fences))
+	}
+	if err := state.WriteGeneration(m.layout, state.Generation{Number: n}, tree, 0); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m machine) current(n int) {
+	m.Helper()
+	if err := state.SetCurrent(m.layout, n); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// bridge raises the bridge of a switch from one generation to another.
+func (m machine) bridge(from, to string) {
+	m.Helper()
+	m.link(m.layout.Generations()+"/"+from, "run/meshgen/bridge/old")
+	m.link(m.layout.Generations()+"/"+to, "run/meshgen/bridge/new")
+}
+
+// replay runs the generator, and returns what systemd is given: a line for each
+// link, with where it leads, and for each fence, with the units in it.
+func (m machine) replay() ([]string, error) {
+	m.Helper()
+	dir := m.TempDir()
+	d := Dirs{Normal: dir + "/normal", Early: dir + "/early", Late: dir + "/late"}
+	for _, path := range []string{d.Normal, d.Early, d.Late} {
+		if err := os.Mkdir(path, 0o755); err != nil {
+			m.Fatal(err)
+		}
+	}
+	err := Replay(m.layout, d)
+	var given []string
+	walk := func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if e.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(path)
+			if rest, ok := strings.CutPrefix(to, m.layout.Generations()+"/"); ok {
+				to = rest
+			}
+			given = append(given, name+" -> "+to)
+			return err
+		}
+		text, err := os.ReadFile(path)
+		given = append(given, name+": "+strings.Join(strings.Fields(strings.Join(strings.SplitAfter(string(text), "\n")[2:], "")), " "))
+		return err
+	}
+	if err := filepath.WalkDir(dir, walk); err != nil {
+		m.Fatal(err)
+	}
+	return given, err
+}
+
+func (m machine) wantGiven(want ...string) {
+	m.Helper()
+	given, err := m.replay()
+	if err != nil {
+		m.Error(err)
+	}
+	if diff := cmp.Diff(want, given); diff != "" {
+		m.Error(diff)
+	}
+}
+
+// wantFault wants what is given and a fault that says so.
+func (m machine) wantFault(says string, want ...string) {
+	m.Helper()
+	given, err := m.replay()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		m.Errorf("error %v, want one that says %q", err, says)
+	}
+	if diff := cmp.Diff(want, given); diff != "" {
+		m.Error(diff)
+	}
+}
+
+func TestReplayGivesNothingWhereNothingIsInForce(t *testing.T) {
+	newMachine(t).wantGiven()
+}
+
+func TestReplayGivesTheGenerationInForceWhole(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service"})
+	m.generation(2, []string{"b.service", "c.service"})
+	m.current(2)
+	m.wantGiven(
+		"normal/b.service -> 2/out/normal/b.service",
+		"normal/c.service -> 2/out/normal/c.service",
+		"normal/multi-user.target.wants/b.service -> ../b.service",
+		"normal/multi-user.target.wants/c.service -> ../c.service",
+	)
+}
+
+// A switch that was begun and is not in force changes nothing for systemd.
+func TestReplayLeavesAPendingGenerationAlone(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service"})
+	m.generation(2, []string{"b.service"})
+	m.current(1)
+	if err := state.SetPending(m.layout, 2); err != nil {
+		t.Fatal(err)
+	}
+	m.wantGiven("normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
+}
+
+// The bridge counts whatever is in force: old whole, and of new the names that
+// old lacks, which nothing is to start by itself.
+func TestReplayOfTheBridge(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service", "kept.service"})
+	m.generation(2, []string{"b.service", "kept.service"}, Fence{"b.service", []string{"a.service"}})
+	for _, current := range []int{1, 2} {
+		m.current(current)
+		if current == 1 {
+			m.bridge("1", "2")
+		}
+		m.wantGiven(
+			"normal/a.service -> 1/out/normal/a.service",
+			"normal/b.service -> 2/out/normal/b.service",
+			"normal/b.service.d/50-meshgen-fence.conf: Conflicts=a.service After=a.service",
+			"normal/kept.service -> 1/out/normal/kept.service",
+			"normal/multi-user.target.wants/a.service -> ../a.service",
+			"normal/multi-user.target.wants/kept.service -> ../kept.service",
+		)
+	}
+}
+
+// Half a bridge is none: it is raised by its second link.
+func TestReplayOfHalfABridge(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service"})
+	m.current(1)
+	m.link(m.layout.Generation(1), "run/meshgen/bridge/old")
+	m.wantGiven("normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
+}
+
+func TestReplayFencesPredecessors(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"c.service", "d.service"}, Fence{"c.service", []string{"a.service", "b.service"}}, Fence{"gone.service", []string{"a.service"}})
+	m.current(1)
+	m.wantGiven(
+		"normal/c.service -> 1/out/normal/c.service",
+		"normal/c.service.d/50-meshgen-fence.conf: Conflicts=a.service b.service After=a.service b.service",
+		"normal/d.service -> 1/out/normal/d.service",
+		"normal/multi-user.target.wants/c.service -> ../c.service",
+		"normal/multi-user.target.wants/d.service -> ../d.service",
+	)
+}
+
+// A fence never stops what has a predecessor's name now and is not of meshgen.
+func TestFenceSparesWhatIsFound(t *testing.T) {
+	for name, found := range map[string]func(machine){
+		"a unit of the owner's": func(m machine) { m.write("etc/systemd/system/a.service", "[Service]\n") },
+		"a unit of a package":   func(m machine) { m.write("usr/lib/systemd/system/a.service", "[Service]\n") },
+		"a transient unit":      func(m machine) { m.write("run/systemd/transient/a.service", "[Service]\n") },
+		"a masked unit":         func(m machine) { m.link("/dev/null", "etc/systemd/system/a.service") },
+		"a Quadlet":             func(m machine) { m.write("etc/containers/systemd/a.container", "[Container]\n") },
+		"a Quadlet further in":  func(m machine) { m.write("etc/containers/systemd/web/a.container", "[Container]\n") },
+		"a Quadlet of another name": func(m machine) {
+			m.write("usr/share/containers/systemd/x.container", "[Container]\nServiceName = a\n")
+		},
+		"a kube Quadlet": func(m machine) { m.write("run/containers/systemd/a.kube", "[Kube]\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.generation(1, []string{"c.service"}, Fence{"c.service", []string{"a.service", "b.service"}})
+			m.current(1)
+			found(m)
+			m.wantGiven(
+				"normal/c.service -> 1/out/normal/c.service",
+				"normal/c.service.d/50-meshgen-fence.conf: Conflicts=b.service After=b.service",
+				"normal/multi-user.target.wants/c.service -> ../c.service",
+			)
+		})
+	}
+}
+
+// A fence counts where what has the name is not a service of that name, or is
+// what a switch puts there itself.
+func TestFenceCountsBesideWhatIsNoSuchService(t *testing.T) {
+	for name, found := range map[string]func(machine){
+		"a Quadlet that becomes another service": func(m machine) { m.write("etc/containers/systemd/a.volume", "[Volume]\n") },
+		"a Quadlet with a name of its own":       func(m machine) { m.write("etc/containers/systemd/a.container", "[Container]\nServiceName=x\n") },
+		"a Quadlet of a user":                    func(m machine) { m.write("etc/containers/systemd/users/a.container", "[Container]\n") },
+		"a link of a switch":                     func(m machine) { m.link("/run/meshgen/rescue/a.service", "run/systemd/system/a.service") },
+		"a file that is no unit":                 func(m machine) { m.write("etc/systemd/system/a.service.bak", "[Service]\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.generation(1, []string{"c.service"}, Fence{"c.service", []string{"a.service"}})
+			m.current(1)
+			found(m)
+			m.wantGiven(
+				"normal/c.service -> 1/out/normal/c.service",
+				"normal/c.service.d/50-meshgen-fence.conf: Conflicts=a.service After=a.service",
+				"normal/multi-user.target.wants/c.service -> ../c.service",
+			)
+		})
+	}
+}
+
+// podman's generator would write through our link, so a name that it makes is
+// left to it, with its enablement; the rest is given.
+func TestReplayLeavesNamesToFoundQuadlets(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service", "b.service"}, Fence{"a.service", []string{"x.service"}})
+	m.current(1)
+	m.write("etc/containers/systemd/deep/a.container", "[Container]\n")
+	m.wantFault("a.service: left to "+m.layout.Path("etc/containers/systemd/deep/a.container")+", which is not of meshgen",
+		"normal/b.service -> 1/out/normal/b.service",
+		"normal/multi-user.target.wants/b.service -> ../b.service",
+	)
+}
+
+// What cannot be given is told of, and what can be is given.
+func TestReplayOfBrokenState(t *testing.T) {
+	t.Run("current leads to no generation", func(t *testing.T) {
+		m := newMachine(t)
+		m.link("elsewhere", "etc/meshgen/current")
+		m.wantFault(`current: leads to "elsewhere", which is no generation`)
+	})
+	t.Run("current leads to a generation that is gone", func(t *testing.T) {
+		m := newMachine(t)
+		m.link("generations/7", "etc/meshgen/current")
+		m.wantFault("generations/7: not converted, and there is no quadlet on this machine")
+	})
+	t.Run("a generation without its units", func(t *testing.T) {
+		m := newMachine(t)
+		m.generation(1, []string{"a.service"})
+		m.current(1)
+		if err := os.RemoveAll(filepath.Join(m.layout.Generation(1), NormalDir)); err != nil {
+			t.Fatal(err)
+		}
+		m.wantFault("out/normal: no such file or directory")
+	})
+	t.Run("the bridge leads to no generation", func(t *testing.T) {
+		m := newMachine(t)
+		m.generation(1, []string{"a.service"})
+		m.current(1)
+		m.link("/nowhere", "run/meshgen/bridge/old")
+		m.link(m.layout.Generation(1), "run/meshgen/bridge/new")
+		m.wantFault("bridge/old: leads to /nowhere, which is no generation",
+			"normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
+	})
+	t.Run("no converter for what was not converted", func(t *testing.T) {
+		m := newMachine(t)
+		if err := state.WriteGeneration(m.layout, state.Generation{Number: 1}, state.Tree{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		m.current(1)
+		m.wantFault("generations/1: not converted, and there is no quadlet on this machine")
+	})
+}
+
+func TestReplayGoesOnAfterAFault(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service", "b.service"})
+	m.current(1)
+	dir := t.TempDir()
+	d := Dirs{Normal: dir, Early: dir, Late: dir}
+	if err := os.WriteFile(filepath.Join(dir, "a.service"), []byte("another generator's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replay(m.layout, d); err == nil || !strings.Contains(err.Error(), "a.service") {
+		t.Errorf("error %v, want one about a.service", err)
+	}
+	if _, err := os.Readlink(filepath.Join(dir, "b.service")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "multi-user.target.wants/a.service")); err == nil {
+		t.Error("another generator's unit was enabled")
+	}
+}
+
+func TestReadFencesReadsWhatFormatFencesWrites(t *testing.T) {
+	want := []Fence{{"a.service", []string{"b.service"}}, {"c.service", []string{"d.service", "e.service"}}}
+	path := filepath.Join(t.TempDir(), "fences")
+	if err := os.WriteFile(path, []byte(FormatFences(want)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadFences(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := ReadFences(path + "-none"); err != nil || got != nil {
+		t.Errorf("no file: %v, %v", got, err)
+	}
+}
+
+func TestRemoveFenceLeavesWhatElseIsThere(t *testing.T) {
+	dir := t.TempDir()
+	if err := WriteFence(dir, "a.service", []string{"b.service"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveFence(dir + "/a.service.d"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir + "/a.service.d"); err == nil {
+		t.Error("the empty directory is still there")
+	}
+	if err := WriteFence(dir, "a.service", []string{"b.service"}); err != nil {
+		t.Fatal(err)
+	}
+	other := dir + "/a.service.d/other.conf"
+	if err := os.WriteFile(other, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing of ours
+		if err := RemoveFence(dir + "/a.service.d"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Lstat(other); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDefinitionNamesWhatIsFound(t *testing.T) {
+	m := newMachine(t)
+	m.write("etc/systemd/system/a.service", "")
+	m.write("usr/lib/systemd/system/a.service", "")
+	m.write("etc/containers/systemd/b.container", "")
+	m.write("etc/containers/systemd/n.network", "")
+	m.write("etc/containers/systemd/p.pod", "")
+	m.link("/run/meshgen/rescue/c.service", "run/systemd/system/c.service")
+	want := map[string]string{
+		"a.service": "etc/systemd/system/a.service", "b.service": "etc/containers/systemd/b.container",
+		"n-network.service": "etc/containers/systemd/n.network", "p-pod.service": "etc/containers/systemd/p.pod",
+		"n.service": "", "c.service": "", "d.service": "",
+	}
+	for _, service := range slices.Sorted(maps.Keys(want)) {
+		path := want[service]
+		if path != "" {
+			path = m.layout.Path(path)
+		}
+		if got := Definition(m.layout.Root, service); got != path {
+			t.Errorf("%s: %q, want %q", service, got, path)
+		}
+	}
+}
