@@ -87,6 +87,9 @@ func (l *loader) unit(d *declared, all fields) {
 			// Install that is written and empty says otherwise.
 			entries = []units.Entry{{Key: "WantedBy", Position: d.Position, Values: []string{"multi-user.target"}}}
 		}
+		if name == "Install" {
+			entries = l.withoutAlias(d, entries)
+		}
 		if len(entries) > 0 {
 			d.Sections = append(d.Sections, units.Section{Name: name, Entries: entries})
 		}
@@ -114,6 +117,19 @@ func withObjectName(entries []units.Entry, d *declared) []units.Entry {
 		return entries
 	}
 	return slices.Insert(entries, i, units.Entry{Key: key, Position: d.Position, Values: []string{d.Name}})
+}
+
+// withoutAlias faults a second name for a unit: it could stand before a unit that
+// was found, of the distribution's, and nothing would tell.
+func (l *loader) withoutAlias(d *declared, entries []units.Entry) []units.Entry {
+	return slices.DeleteFunc(entries, func(e units.Entry) bool {
+		if e.Key != "Alias" {
+			return false
+		}
+		at, p := l.valuePlace(d, "Install", e.Key, 0)
+		l.fault(at, p, "a unit has one name here", "give the resource that name")
+		return true
+	})
 }
 
 // names faults names that are not known before systemd or podman expand them:

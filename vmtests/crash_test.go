@@ -116,7 +116,7 @@ func (v *Machine) mustBeNamed() {
 	v.t.Helper()
 	ledger := v.ReadFile("/var/lib/meshgen/ledger")
 	names := strings.Fields(v.Run("podman", "ps", "--all", "--format={{.Names}}"))
-	for _, file := range strings.Fields(v.Run("find", "/etc/gitea", "-type", "f", "-not", "-name", ".meshgen-*")) {
+	for file := range strings.FieldsSeq(v.Run("find", "/etc/gitea", "-type", "f", "-not", "-name", ".meshgen-*")) {
 		names = append(names, "file:"+file)
 	}
 	if i := slices.IndexFunc(names, func(name string) bool { return !strings.Contains(ledger, name) }); i >= 0 {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -18,8 +21,11 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	}
 	from := modules.Options{Node: o.node, Hostname: hostname(l), AllowEmpty: allowEmpty}
 	digest, err := modules.Digest(dir, from)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("manifest %s: not there\nhint: write one, or name another with --manifest", dir)
+	}
 	if err != nil {
-		return apply.Input{}, err
+		return apply.Input{}, exitError{exitRejected, err}
 	}
 	if digest == inForce.Manifest && inForce.Number > 0 {
 		return apply.Input{Node: inForce.Node, Adopted: inForce.Adopted, Digest: digest, Resources: inForce.Resources}, nil
@@ -27,7 +33,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	changed()
 	m, err := modules.Load(dir, from)
 	if err != nil {
-		return apply.Input{}, err
+		return apply.Input{}, exitError{exitRejected, err}
 	}
 	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources}, nil
 }

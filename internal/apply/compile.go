@@ -56,10 +56,17 @@ func Compile(ctx context.Context, l state.Layout, in Input, previous state.Gener
 	kept := c.keep(previous)
 	had := contents(previous)
 	for _, r := range resources {
-		if r.Address.Kind == units.KindFile {
-			c.add(filepath.Join("files", r.File.Digest), r.File.Content, had[r.File.Digest])
-		} else {
-			c.add(filepath.Join("quadlet", units.QuadletFile(r)), []byte(units.Render(r)), kept[r.Address])
+		path, same := filepath.Join("quadlet", units.QuadletFile(r)), kept[r.Address]
+		if r.File != nil {
+			path, same = filepath.Join("files", r.File.Digest), had[r.File.Digest]
+		}
+		switch {
+		case same:
+			c.Tree.Same = append(c.Tree.Same, path)
+		case r.File != nil:
+			c.Tree.Files[path] = r.File.Content
+		default:
+			c.Tree.Files[path] = []byte(units.Render(r))
 		}
 	}
 	if ok {
@@ -91,14 +98,6 @@ func contents(g state.Generation) map[string]bool {
 		}
 	}
 	return digests
-}
-
-func (c *Compiled) add(path string, content []byte, same bool) {
-	if same {
-		c.Tree.Same = append(c.Tree.Same, path)
-		return
-	}
-	c.Tree.Files[path] = content
 }
 
 // keep returns the resources that are as they were in the previous generation,
@@ -238,7 +237,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 	return quadlets, fresh
 }
 
-var unsupportedKey = regexp.MustCompile(`unsupported key '([^']+)' in group '([^']+)'`) //nolint:gochecknoglobals // compiled once
+var unsupportedKey = regexp.MustCompile(`unsupported key '([^']+)' in group '([^']+)'`)
 
 // faults turns what the converter refused into faults at the owner's lines.
 func (c *Compiled) faults(ctx context.Context, converter generator.Converter, refused []generator.Refusal, fresh []units.Resource, out generator.Output) units.Faults {
@@ -321,8 +320,10 @@ func resolveOwners(l state.Layout, resources []units.Resource) ([]units.Resource
 		f.Owner, errOwner = resolve("/etc/passwd", f.Owner)
 		f.Group, errGroup = resolve("/etc/group", f.Group)
 		if err := errors.Join(errOwner, errGroup); err != nil {
-			faults = append(faults, units.Fault{Position: r.Position, Message: r.Address.String() + ": owner: " + strings.ReplaceAll(err.Error(), "\n", "; "),
-				Hint: "a number is taken as it stands"})
+			faults = append(faults, units.Fault{
+				Position: r.Position, Message: r.Address.String() + ": owner: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+				Hint: "a number is taken as it stands",
+			})
 		}
 		resolved[i].File = &f
 	}

@@ -19,21 +19,26 @@ import (
 
 // sight is what one look at the machine found.
 type sight struct {
-	units    map[string]host.Unit
-	observed state.Observed
+	units map[string]host.Unit
+	// invocations are of the units that a switch cut short may have restarted.
+	invocations map[string]string
+	observed    state.Observed
 }
 
 // look looks at what is declared and at what the ledger has as ours, and no
 // further: podman is asked only for the kinds in which a new name is declared.
 func (n *Node) look(ctx context.Context, desired state.Generation, records []state.Record) (sight, error) {
 	ours := map[units.Target]bool{}
-	var names []string
+	var names, due []string
 	paths := map[units.Target]bool{}
 	for _, r := range records {
 		ours[r.Target] = true
 		switch r.Target.Kind() {
 		case units.TargetUnit:
 			names = append(names, r.Target.Name())
+			if r.Due {
+				due = append(due, r.Target.Name())
+			}
 		case units.TargetFile:
 			paths[r.Target] = true
 		}
@@ -53,11 +58,18 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 			}
 		}
 	}
-	seen := sight{units: map[string]host.Unit{}}
+	seen := sight{units: map[string]host.Unit{}, invocations: map[string]string{}}
 	var err error
 	if n.Systemd != nil {
 		if seen.units, err = n.Systemd.Units(ctx, names); err != nil {
 			return sight{}, err
+		}
+		details, err := n.Systemd.Details(ctx, due)
+		if err != nil {
+			return sight{}, err
+		}
+		for name, d := range details {
+			seen.invocations[name] = d.Invocation
 		}
 	}
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {

@@ -250,26 +250,31 @@ func (p *planner) succeed(a units.Address) {
 }
 
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
-	// One that boot started runs what was recorded last, unless a switch was cut
-	// short on its way to restart it.
-	started := r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest && !r.Due)
 	switch {
-	case u.Resource.Kind != units.KindContainer:
-		if !seen.Up() && (r.Due || (r.Digest != u.Digest && u.Wanted)) {
-			p.start[u.Name] = true
-		}
 	case !seen.Up():
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
 		}
+	case u.Resource.Kind != units.KindContainer || p.runs(r, u):
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
 		p.start[u.Name] = true
 		p.because("stop", u.Name, "its container gets another name")
-	case !started:
+	default:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition changed")
 	}
+}
+
+// runs reports whether a unit that is up runs by the definition that it is to
+// have. Where a switch was cut short on its way to restart it, only the very run
+// that the ledger has counts; else, one that boot started runs by what was
+// recorded last.
+func (p *planner) runs(r state.Record, u state.Unit) bool {
+	if r.Due {
+		return r.Started == u.Digest && r.Invocation == p.seen.invocations[u.Name]
+	}
+	return r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest)
 }
 
 // identityChanges reports whether a unit of a kept name is to run another

@@ -17,7 +17,7 @@ func PayloadEnded(controlGroup string) bool {
 		return false
 	}
 	for _, payload := range payloads {
-		events, err := os.ReadFile(filepath.Join(payload, "cgroup.events"))
+		events, err := os.ReadFile(filepath.Join(payload, "cgroup.events")) //nolint:gosec // of the kernel's
 		if err != nil || strings.Contains(string(events), "populated 1") {
 			return false // cgroups(7)
 		}

@@ -166,7 +166,7 @@ func readDetails(calls []*dbus.Call) (d Details, err error) {
 	}
 	d.Invocation = hex.EncodeToString(invocation)
 	if changed > 0 {
-		d.Changed = time.UnixMicro(int64(changed)) //nolint:gosec // far below the limit for ages to come
+		d.Changed = time.UnixMicro(int64(changed))
 	}
 	return d, nil
 }
