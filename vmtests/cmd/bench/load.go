@@ -101,7 +101,7 @@ func syncsOf(ctx context.Context, m *machine.Machine, command ...string) (float6
 		// What another thread interrupts in the trail has two lines, the
 		// second without the name. On a tmpfs there is no disk to wait for.
 		call := strings.Contains(line, "sync(") || strings.Contains(line, "syncfs(")
-		if call && !strings.Contains(line, "</tmp/") && !strings.Contains(line, "</run/") {
+		if call && !strings.Contains(line, "</tmp/") && !strings.Contains(line, "</run/") && !strings.Contains(line, "</dev/shm/") {
 			calls++
 		}
 	}
