@@ -1,0 +1,135 @@
+package apply
+
+import (
+	"slices"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// networks finds the networks that have to make room. One keeps its options for
+// as long as it exists, and podman gives a subnet to one network only.
+func (p *planner) networks() {
+	subnets := false
+	was, now := networksByObject(p.generation), networksByObject(p.desired)
+	for object, r := range now {
+		if before, ok := was[object]; !ok || !sameSection(before, r, "Network") {
+			subnets = subnets || r.Value("Network", "Subnet") != ""
+		}
+	}
+	for _, r := range p.generation.Resources {
+		if r.Address.Kind != units.KindNetwork {
+			continue
+		}
+		object := units.Object(r)
+		if record := p.record[object]; record.State != state.Live {
+			continue
+		}
+		after, kept := now[object]
+		if kept && sameSection(r, after, "Network") {
+			continue
+		}
+		if kept || (subnets && r.Value("Network", "Subnet") != "") {
+			p.free(r, object)
+		}
+	}
+}
+
+// networksByObject returns the networks of a generation by what podman knows
+// them as, whoever declares them.
+func networksByObject(g state.Generation) map[units.Target]units.Resource {
+	networks := map[units.Target]units.Resource{}
+	for _, r := range g.Resources {
+		if r.Address.Kind == units.KindNetwork {
+			networks[units.Object(r)] = r
+		}
+	}
+	return networks
+}
+
+// free plans for a network to be removed before the new set comes: what uses it
+// stops first.
+func (p *planner) free(network units.Resource, object units.Target) {
+	p.plan.Free = append(p.plan.Free, object)
+	p.halt(units.Unit(network), network.Address, string(object)+" makes room")
+	for _, r := range p.generation.Resources {
+		if slices.Contains(r.Uses, network.Address) && r.Address.Kind == units.KindContainer {
+			p.halt(units.Unit(r), r.Address, "it uses "+string(object))
+		}
+	}
+}
+
+// halt stops a unit before the new set comes; what then has its place starts
+// after.
+func (p *planner) halt(name string, a units.Address, reason string) {
+	if !p.seen.units[name].Up() {
+		return
+	}
+	delete(p.restart, name)
+	p.stop[name] = true
+	p.because("stop", name, reason)
+	if _, kept := p.unit[name]; kept {
+		p.start[name] = true // for whoever has the name now
+	}
+	successor, ok := p.of[a]
+	if !ok {
+		return
+	}
+	delete(p.handover, successor)
+	delete(p.restart, successor)
+	p.start[successor] = true
+}
+
+// contention has a unit stop first whose name, container name or port goes to
+// another resource.
+func (p *planner) contention() {
+	takes := map[units.Target]units.Address{}
+	ports := map[units.Port][]portUse{}
+	for _, r := range p.desired.Resources {
+		for _, t := range units.Targets(r) {
+			takes[t] = r.Address
+		}
+		for _, port := range units.Ports(r) {
+			ports[anywhere(port)] = append(ports[anywhere(port)], portUse{port, r.Address})
+		}
+	}
+	for _, r := range p.generation.Resources {
+		now := r.Address
+		if !p.declared(now) {
+			u, kept := p.unit[units.Unit(r)]
+			if !kept {
+				continue // its unit stops as it is
+			}
+			now = u.Resource
+		}
+		for _, t := range units.Targets(r) {
+			if taker, ok := takes[t]; ok && taker != now {
+				p.halt(units.Unit(r), now, string(t)+" goes to "+taker.String())
+			}
+		}
+		for _, port := range units.Ports(r) {
+			for _, use := range ports[anywhere(port)] {
+				if use.by != now && use.port.Overlaps(port) {
+					p.halt(units.Unit(r), now, string(port.Target())+" goes to "+use.by.String())
+				}
+			}
+		}
+	}
+}
+
+// portUse is a port that a declared resource takes.
+type portUse struct {
+	port units.Port
+	by   units.Address
+}
+
+// anywhere returns the port without the address that it is taken on.
+func anywhere(p units.Port) units.Port {
+	p.Host = ""
+	return p
+}
+
+func (p *planner) declared(a units.Address) bool {
+	_, ok := p.resource[a]
+	return ok
+}
