@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"meshgen/internal/apply"
 	"meshgen/state"
 )
 
@@ -32,11 +31,7 @@ func newHistory(o *options) *cobra.Command {
 		Short: "List the switches that this node went through",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := o.layout()
-			if err != nil {
-				return err
-			}
-			node, err := apply.Open(cmd.Context(), l)
+			node, err := o.open(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"meshgen/internal/apply"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -162,4 +163,13 @@ func (o *options) layout() (state.Layout, error) {
 		}
 	}
 	return state.NewLayout(root, stateDir), nil
+}
+
+// open opens the node for a command that only looks.
+func (o *options) open(ctx context.Context) (*apply.Node, error) {
+	l, err := o.layout()
+	if err != nil {
+		return nil, err
+	}
+	return apply.Open(ctx, l)
 }

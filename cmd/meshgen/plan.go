@@ -63,11 +63,7 @@ func newPlan(o *options) *cobra.Command {
 }
 
 func (o *options) plan(cmd *cobra.Command, allowEmpty bool) (p apply.Prepared, unfinished string, err error) {
-	l, err := o.layout()
-	if err != nil {
-		return p, "", err
-	}
-	node, err := apply.Open(cmd.Context(), l)
+	node, err := o.open(cmd.Context())
 	if err != nil {
 		return p, "", err
 	}
@@ -79,7 +75,7 @@ func (o *options) plan(cmd *cobra.Command, allowEmpty bool) (p apply.Prepared, u
 	if err != nil {
 		return p, "", err
 	}
-	in, err := o.input(l, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	in, err := o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
 	if err != nil {
 		return p, "", err
 	}

@@ -23,11 +23,7 @@ func newStatus(o *options) *cobra.Command {
 		Short: "Show what is declared and how it does",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := o.layout()
-			if err != nil {
-				return err
-			}
-			node, err := apply.Open(cmd.Context(), l)
+			node, err := o.open(cmd.Context())
 			if err != nil {
 				return err
 			}
