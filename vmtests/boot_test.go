@@ -25,7 +25,7 @@ func TestBootRunsWhatIsInForce(t *testing.T) {
 	for property, want := range map[string]string{
 		"FragmentPath":     "/run/systemd/generator/gitea.service",
 		"SourcePath":       "/etc/meshgen/current/quadlet/gitea.container",
-		"UnitFileState":    "generated",
+		"UnitFileState":    "enabled-runtime",
 		"NeedDaemonReload": "no",
 	} {
 		if gitea[property] != want {

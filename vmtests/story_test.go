@@ -78,6 +78,18 @@ func TestForgeIsRenamed(t *testing.T) {
 	}
 }
 
+// As a unit of systemd a switch logs what it does with fields to search by.
+func TestSwitchAsAUnitLogsWithFields(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(forge("gitea", "/etc/gitea/app.ini"))
+	v.Run("systemd-run", "--wait", "--quiet", "--unit=apply-it", "meshgen", "switch")
+	v.mustRun("gitea")
+	v.Run("journalctl", "--sync")
+	if out := v.Run("journalctl", "--output=cat", "--no-pager", "MESHGEN_OP=start", "MESHGEN_TARGET=unit:gitea.service"); out != "start gitea.service\n" {
+		t.Errorf("the journal has %q", out)
+	}
+}
+
 // A second switch restarts nothing and writes nothing.
 func TestSwitchWithNothingToDoDoesNothing(t *testing.T) {
 	v := Boot(t)

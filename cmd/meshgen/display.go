@@ -4,21 +4,26 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
 	"meshgen/internal/apply"
+	"meshgen/units"
 )
 
 // display shows a switch while it runs. On a terminal the units that are moving
 // stand below what has ended, with the time that each has taken; elsewhere each
-// is a line once it has ended.
+// is a line once it has ended. As a unit of systemd, whose stderr is the journal,
+// it logs an entry with fields instead of a line.
 type display struct {
 	out   io.Writer
 	quiet bool
+	log   bool
 	live  bool
 	color bool
 	width int
@@ -44,6 +49,9 @@ func (o *options) newDisplay(out io.Writer) *display {
 	}
 	if d.live {
 		go d.tick()
+	}
+	if out == os.Stderr {
+		d.log, _ = journal.StderrIsJournalStream() // where that is not known, it is not
 	}
 	return d
 }
@@ -107,7 +115,31 @@ func (d *display) event(e apply.Event) {
 		}
 	}
 	d.mu.Unlock()
+	if d.log {
+		d.entry(e)
+		return
+	}
 	d.line(d.ended(e))
+}
+
+// entry logs a step with fields to search by: systemd.journal-fields(7).
+func (d *display) entry(e apply.Event) {
+	priority := journal.PriInfo
+	text := strings.TrimSpace(fmt.Sprintf("%s %s", e.Op, shown(e.Target)))
+	fields := map[string]string{
+		"MESHGEN_OP": string(e.Op), "MESHGEN_TARGET": string(e.Target), "MESHGEN_REASON": e.Reason,
+		"MESHGEN_TOOK_USEC": strconv.FormatInt(e.Took.Microseconds(), 10),
+	}
+	if e.Target.Kind() == units.TargetUnit {
+		fields["OBJECT_SYSTEMD_UNIT"] = e.Target.Name() // so that systemctl status shows it
+	}
+	if e.Err != nil {
+		priority = journal.PriErr
+		text += ": " + e.Err.Error()
+	}
+	if err := journal.Send(text, priority, fields); err != nil {
+		d.line(d.ended(e))
+	}
 }
 
 // ended returns the line of a step that has ended: what was done to what, the
