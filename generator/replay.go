@@ -3,7 +3,7 @@
 // [Replay] hands it to systemd, at boot and at every daemon-reload.
 //
 // Replay is the boot path: it knows no CUE, no policy, no bus and no network,
-// waits for no lock and writes nothing but links and drop-ins below the
+// waits for no lock and writes nothing but units and drop-ins below the
 // directories that systemd gives it. It follows systemd.generator(7).
 package generator
 
@@ -12,12 +12,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"meshgen/state"
 )
@@ -41,7 +45,7 @@ type Dirs struct {
 	Normal, Early, Late string
 }
 
-// Replay links the units of the generation in force into d. While a switch has
+// Replay gives systemd the units of the generation in force, by copies in d. While a switch has
 // its bridge up, that is the old generation whole and of the new one the names
 // that the old lacks, without their enablement.
 //
@@ -145,19 +149,61 @@ func (r *replay) names(n int) (enablement []string) {
 		if r.given[name] {
 			continue
 		}
-		// podman's generator writes through a link that stands where it
-		// wants to write: what it will make itself is left to it.
+		// podman's generator writes over what stands where it wants to
+		// write: what it will make itself is left to it.
 		if path, ok := r.others[name]; ok {
 			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", name, path))
 			continue
 		}
-		if err := os.Symlink(dir+"/"+name, r.dirs.Normal+"/"+name); err != nil {
+		if err := give(dir+"/"+name, r.dirs.Normal+"/"+name); err != nil {
 			r.fault(err)
 			continue
 		}
 		r.given[name] = true
 	}
 	return enablement
+}
+
+// give hands a unit file to systemd: as a copy, since a link would let systemctl
+// enable make links of its own to a generation, which outlive it. It calls the
+// kernel itself: a file of package os is made for waiting, and takes twice the
+// time.
+func give(from, to string) error {
+	text, err := read(from)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open(to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: to, Err: err}
+	}
+	n, err := unix.Write(fd, text)
+	if err == nil && n < len(text) {
+		err = io.ErrShortWrite
+	}
+	return errors.Join(err, unix.Close(fd))
+}
+
+func read(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }() // read-only
+	text := make([]byte, 0, 4096)
+	for {
+		if len(text) == cap(text) {
+			text = slices.Grow(text, cap(text))
+		}
+		n, err := unix.Read(fd, text[len(text):cap(text)])
+		if err != nil {
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return text, nil
+		}
+		text = text[:len(text)+n]
+	}
 }
 
 // enablement links units into a .wants or .requires directory.

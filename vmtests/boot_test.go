@@ -25,7 +25,7 @@ func TestBootRunsWhatIsInForce(t *testing.T) {
 	for property, want := range map[string]string{
 		"FragmentPath":     "/run/systemd/generator/gitea.service",
 		"SourcePath":       "/etc/meshgen/current/quadlet/gitea.container",
-		"UnitFileState":    "enabled-runtime",
+		"UnitFileState":    "generated",
 		"NeedDaemonReload": "no",
 	} {
 		if gitea[property] != want {
@@ -89,6 +89,17 @@ func TestValuesAreLiteral(t *testing.T) {
 	}
 }
 
+// systemctl enable is refused, as for any generated unit: it would make links that
+// bring back at boot what is no longer declared.
+func TestUnitsCannotBeEnabledByHand(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(pair("ant", "bat"))
+	v.Switch()
+	if r := v.Exec("systemctl", "enable", "ant"); r.Code == 0 || v.Exists("/etc/systemd/system/ant.service") {
+		t.Errorf("enable: %+v", r)
+	}
+}
+
 // podman's own generator and ours run side by side, and neither writes over the
 // other: a Quadlet that someone adds under the name of a unit of ours wins, and
 // the stored generation is as it was.
@@ -102,7 +113,7 @@ func TestFoundQuadletOfOurNameIsNotOverwritten(t *testing.T) {
 		v.Run("systemctl", "daemon-reload")
 	}
 	if v.ReadFile("/etc/meshgen/current/out/normal/m-x.service") != stored {
-		t.Error("podman's generator wrote through our link")
+		t.Error("podman's generator wrote into the generation")
 	}
 	if !strings.Contains(v.ReadFile("/run/systemd/generator/m-x.service"), "somebody-elses") {
 		t.Error("what was found does not win")
