@@ -82,6 +82,7 @@ func (l *loader) unit(d *declared, all fields) {
 		case name == own:
 			entries = withObjectName(entries, d)
 			l.names(d, entries)
+			l.podmanArgs(d, entries)
 		case name == "Install" && !ok:
 			// What is declared is there: after a boot as after a switch. An
 			// Install that is written and empty says otherwise.
@@ -149,6 +150,32 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 				at, p := l.valuePlace(d, own, e.Key, i)
 				l.fault(at, p, fmt.Sprintf("%q reads as the start of a container's id", name),
 					"podman run --replace would destroy the container whose id starts so; want a letter after f, a dot or a dash in it")
+			}
+		}
+	}
+}
+
+// podmanArgs faults arguments by which a container would get a name or a port
+// that the ledger does not have: podman would replace what was found there.
+func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
+	instead := map[string]string{"--name": "name", "--replace": "", "--publish": "PublishPort", "-p": "PublishPort", "--cidfile": ""}
+	for _, e := range entries {
+		if e.Key != "PodmanArgs" || d.Address.Kind != units.KindContainer {
+			continue
+		}
+		for i, value := range e.Values {
+			for word := range strings.FieldsSeq(value) {
+				flag, _, _ := strings.Cut(strings.Trim(word, `"'`), "=")
+				key, refused := instead[flag]
+				if !refused {
+					continue
+				}
+				hint := "podman is given it as Quadlet does"
+				if key != "" {
+					hint = "want it in " + key
+				}
+				at, p := l.valuePlace(d, ownSection(d.Address.Kind), e.Key, i)
+				l.fault(at, p, flag+" would get by what meshgen knows", hint)
 			}
 		}
 	}

@@ -117,7 +117,7 @@ func manifestOf(t testing.TB, text string) string {
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
 		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "port-twice", "value-text",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "value-text",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")

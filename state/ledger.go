@@ -33,7 +33,7 @@ func (e *DamageError) Error() string {
 }
 
 const (
-	damagedHint = "put back a copy of the ledger, or move it away and make one from the marks on the machine with: meshgen rebuild"
+	damagedHint = "bring the ledger back from a backup; without it meshgen does nothing here, and what runs runs on"
 	newerHint   = "the ledger was written by a newer meshgen: use that one"
 )
 
@@ -110,7 +110,7 @@ func readLedger(path, machine string, data []byte) (*Ledger, error) {
 		return nil, err
 	}
 	if bound := l.book.machine; bound != "" && machine != "" && bound != machine {
-		return nil, fmt.Errorf("%s: belongs to machine %s, and this is %s\nhint: move it away and make one from the marks on the machine with: meshgen rebuild",
+		return nil, fmt.Errorf("%s: belongs to machine %s, and this is %s\nhint: bring back this machine's own ledger",
 			path, bound, machine)
 	}
 	return l, nil

@@ -24,9 +24,9 @@ type LockedError struct {
 // Error names the lock's file and its holder.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return e.Path + ": locked by another process"
+		return e.Path + ": another switch is running\nhint: wait for its end"
 	}
-	return e.Path + ": locked by process " + strconv.Itoa(e.PID)
+	return e.Path + ": another switch is running, process " + strconv.Itoa(e.PID) + "\nhint: wait for its end"
 }
 
 // Acquire takes the lock without waiting, making the state directory where it
@@ -53,6 +53,21 @@ func Acquire(l Layout) (*Lock, error) {
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return &Lock{file: f}, nil
+}
+
+// Holder returns the process that holds the lock; held is false where none does
+// or that cannot be told.
+func Holder(l Layout) (pid int, held bool) {
+	f, err := os.Open(l.Lock())
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }() // read-only
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return 0, false
+	}
+	return holder(f), true
 }
 
 func holder(f *os.File) int {

@@ -197,6 +197,37 @@ func TestRenameOfAVolumeIsRefused(t *testing.T) {
 	}
 }
 
+// A module gets another name, and with it its volume: the container would find
+// an empty one.
+func TestRenameOfAModuleIsNoWayAroundItsVolume(t *testing.T) {
+	v := Boot(t)
+	manifest := func(module, volume string) string {
+		return fmt.Sprintf(`package mesh
+
+modules: %s: {
+	containers: x: {name: "store", Container: {Image: "localhost/probe:1", Network: "none", Volume: ["v:/data"]}}
+	volumes: v: %s
+}
+`, module, volume)
+	}
+	v.WriteManifest(manifest("one", "{}"))
+	v.Switch()
+	before := v.invocation("store")
+	v.WriteManifest(manifest("two", "{}"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, `VolumeName: "one-v"`) {
+		t.Errorf("switch: %+v", r)
+	}
+	v.WriteManifest(manifest("two", `Volume: VolumeName: "one-v"`))
+	v.Switch()
+	if volumes := v.Run("podman", "volume", "ls", "--format={{.Name}}"); volumes != "one-v\n" {
+		t.Errorf("volumes: %q", volumes)
+	}
+	if mounted := v.Run("podman", "inspect", "--format={{range .Mounts}}{{.Name}}{{end}}", "store"); mounted != "one-v\n" {
+		t.Errorf("the container mounts %q", mounted)
+	}
+	t.Logf("restarted: %v", v.invocation("store") != before)
+}
+
 // Someone reloads systemd all the time while a unit is renamed: the old unit is
 // never stranded.
 func TestRenameUnderAStormOfReloads(t *testing.T) {

@@ -43,7 +43,10 @@ func (o *options) newDisplay(out io.Writer) *display {
 	d := &display{out: out, quiet: o.quiet, stop: make(chan struct{})}
 	if f, ok := out.(*os.File); ok && !o.quiet {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			d.live, d.width = os.Getenv("TERM") != "dumb", max(int(size.Col), 20)
+			d.live, d.width = os.Getenv("TERM") != "dumb", int(size.Col)
+			if d.width < 20 { // a serial line tells 0
+				d.width = 80
+			}
 			d.color = d.live && os.Getenv("NO_COLOR") == ""
 		}
 	}

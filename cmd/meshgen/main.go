@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -49,7 +50,7 @@ func (e exitError) Error() string {
 func (e exitError) Unwrap() error { return e.cause }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -65,18 +66,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	var exit exitError
-	var locked *state.LockedError
-	var faults units.Faults
-	code := exitFailed
-	switch {
-	case errors.As(err, &exit):
-		code = exit.code
+	code := codeOf(err)
+	if exit, ok := errors.AsType[exitError](err); ok {
 		err = exit.cause
-	case errors.As(err, &faults):
-		code = exitRejected
-	case errors.As(err, &locked):
-		code = exitLocked
 	}
 	if err != nil {
 		writeError(stderr, err)
@@ -84,11 +76,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// codeOf returns the exit code that an error stands for.
+func codeOf(err error) int {
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return exit.code
+	}
+	if _, ok := errors.AsType[units.Faults](err); ok {
+		return exitRejected
+	}
+	if _, ok := errors.AsType[*state.LockedError](err); ok {
+		return exitLocked
+	}
+	return exitFailed
+}
+
 // writeError prints what went wrong and what to do next.
 func writeError(w io.Writer, err error) {
 	text := strings.TrimRight(err.Error(), "\n")
 	if _, ok := errors.AsType[units.Faults](err); !ok {
 		text = "meshgen: " + text
+	}
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		text += "\nhint: run it as root"
 	}
 	_, _ = fmt.Fprintln(w, text) // there is nowhere else to tell
 }

@@ -63,7 +63,8 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	defer func() { err = errors.Join(err, node.Close()) }()
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
-	if err := o.recover(cmd, node, options, show); err != nil {
+	recovered, err := o.recover(cmd, node, options, show)
+	if err != nil {
 		return err
 	}
 	inForce, err := node.InForce()
@@ -72,49 +73,59 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	}
 	in, err := o.input(l, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
 	if err != nil {
-		return o.switchRejected(cmd, err)
+		return o.switchRejected(cmd, inForce.Number, err)
 	}
 	p, err := node.Prepare(cmd.Context(), in)
 	if err == nil && len(p.Rejected) > 0 {
 		err = p.Rejected
 	}
 	if err != nil {
-		return o.switchRejected(cmd, err)
+		return o.switchRejected(cmd, inForce.Number, err)
 	}
 	out, err := node.Switch(cmd.Context(), p, options, show.event)
 	show.end()
-	return o.switchEnded(cmd, p, out, err)
+	return o.switchEnded(cmd, p, out, recovered, err)
 }
 
-// recover finishes or undoes what a switch that was cut short has left.
-func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Options, show *display) error {
+// recover finishes or undoes what a switch that was cut short has left, and
+// reports whether there was one.
+func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Options, show *display) (recovered bool, err error) {
 	unfinished, err := node.Unfinished()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if unfinished != "" {
 		show.line(strings.Replace(unfinished, "the next switch", "this switch", 1))
 	}
 	out, err := node.Recover(cmd.Context(), options, show.event)
 	if err != nil {
-		return exitError{exitFailed, fmt.Errorf("recover: %w", err)}
+		return false, exitError{exitFailed, fmt.Errorf("recover: %w", err)}
 	}
 	if len(out.Failed) > 0 {
 		show.line(strings.Join(out.Failed, "\n"))
 	}
-	return nil
+	return unfinished != "", nil
 }
 
-func (o *options) switchRejected(cmd *cobra.Command, err error) error {
-	faults := faultsOf(err)
-	if !o.json || len(faults) == 0 {
+// switchRejected ends a switch that came to a halt before anything was touched.
+func (o *options) switchRejected(cmd *cobra.Command, inForce int, err error) error {
+	if cmd.Context().Err() != nil {
+		err = errors.New("interrupted; nothing was touched")
+	}
+	if !o.json {
 		return err
 	}
-	doc := switched{Schema: "meshgen.switch/v1", Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, Failed: []string{}}
-	return joinCode(writeJSON(cmd.OutOrStdout(), doc), exitRejected)
+	doc := switched{
+		Schema: "meshgen.switch/v1", Generation: fromTo{inForce, inForce}, Transitions: []state.Transition{}, Steps: []apply.Step{},
+		Rejected: orEmpty(faultsOf(err)), Failed: []string{},
+	}
+	if len(doc.Rejected) == 0 {
+		doc.Error = err.Error()
+	}
+	return joinCode(writeJSON(cmd.OutOrStdout(), doc), codeOf(err))
 }
 
-func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, err error) error {
+func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, recovered bool, err error) error {
 	code := exitOf(out, err)
 	if o.json {
 		doc := switched{
@@ -127,7 +138,7 @@ func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Ou
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
-		return o.say(cmd, outcome(p, out))
+		return o.say(cmd, outcome(p, out, recovered))
 	}
 	return exitError{code, explain(out, err)}
 }
@@ -147,8 +158,8 @@ func exitOf(out apply.Outcome, err error) int {
 	return 0
 }
 
-func outcome(p apply.Prepared, out apply.Outcome) string {
-	if p.Plan.Empty() {
+func outcome(p apply.Prepared, out apply.Outcome, recovered bool) string {
+	if p.Plan.Empty() && !recovered {
 		return fmt.Sprintf("generation %d is in force: nothing to do", out.To)
 	}
 	return fmt.Sprintf("generation %d is in force", out.To)

@@ -27,6 +27,8 @@ type move struct {
 	seen     sight
 	progress Progress
 
+	begun   time.Time
+	undoing bool      // the set that it leads to was in force before
 	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
@@ -238,8 +240,9 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	var were []string
+	touched := m.plan.Touched()
 	for _, u := range m.to.Units {
-		if m.seen.units[u.Name].Up() {
+		if m.seen.units[u.Name].Up() && !slices.Contains(touched, u.Name) {
 			were = append(were, u.Name)
 		}
 	}
@@ -247,9 +250,7 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(were, func(name string) bool {
-		return now[name].Active != "inactive" || slices.Contains(m.failed, name)
-	}), nil
+	return slices.DeleteFunc(were, func(name string) bool { return now[name].Active != "inactive" }), nil
 }
 
 // confirm sees that each unit of the plan is up and from our definition, and
@@ -287,6 +288,7 @@ func (m *move) confirm(ctx context.Context) error {
 		if err != nil {
 			m.progress(Event{Step: Step{Op: "confirm", Target: units.Of(units.TargetUnit, u.Name)}, Ended: true, Err: err})
 			m.fail(u.Name, err)
+			continue // it stays due: the next switch tries again
 		}
 		if d := details[u.Name]; found[u.Name].Up() || d.Invocation != "" {
 			started = append(started, state.Event{

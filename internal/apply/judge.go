@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"meshgen/state"
 	"meshgen/units"
@@ -36,6 +38,7 @@ func judge(transitions []state.Transition, before, desired state.Generation) ([]
 		}
 		judged[i] = t
 	}
+	refused = append(refused, strayed(before, desired)...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
@@ -107,4 +110,79 @@ func sameSection(a, b units.Resource, section string) bool {
 		return units.Resource{}
 	}
 	return sameResource(pick(a), pick(b))
+}
+
+// strayed refuses a container that would find an empty volume where it had its
+// data: the volume that it mounts there is not the one it mounted, which is no
+// longer declared, but one that is new. That is a rename in all but name.
+func strayed(before, desired state.Generation) units.Faults {
+	was, is := volumes(before), volumes(desired)
+	old := map[string]units.Resource{}
+	for _, r := range before.Resources {
+		old[units.Unit(r)] = r
+	}
+	at := byAddress(before)
+	var refused units.Faults
+	for _, r := range desired.Resources {
+		former, ok := at[r.Address]
+		if !ok {
+			former, ok = old[units.Unit(r)]
+		}
+		if r.Address.Kind != units.KindContainer || !ok {
+			continue
+		}
+		had := mounts(former)
+		for path, now := range mounts(r) {
+			then, there := was[had[path]], is[now]
+			if then == "" || there == "" || then == there || declares(is, then) || declares(was, there) {
+				continue
+			}
+			refused = append(refused, units.Fault{
+				Position: r.Position,
+				Message:  fmt.Sprintf("%s: would find the empty %s at %s, where it has its data in %s", r.Address, there, path, then),
+				Hint:     fmt.Sprintf("keep the data with VolumeName: %q in the new volume, or declare the new volume in a switch of its own first", then.Name()),
+			})
+		}
+	}
+	return refused
+}
+
+func declares(volumes map[string]units.Target, object units.Target) bool {
+	for _, v := range volumes {
+		if v == object {
+			return true
+		}
+	}
+	return false
+}
+
+// volumes returns the volumes of a generation by the names of their Quadlets.
+func volumes(g state.Generation) map[string]units.Target {
+	found := map[string]units.Target{}
+	for _, r := range g.Resources {
+		if r.Address.Kind == units.KindVolume {
+			found[units.QuadletFile(r)] = units.Object(r)
+		}
+	}
+	return found
+}
+
+// mounts returns the Quadlets of the volumes that a container mounts, by path.
+func mounts(r units.Resource) map[string]string {
+	found := map[string]string{}
+	for _, v := range r.Values("Container", "Volume") {
+		if fields := strings.Split(v, ":"); len(fields) > 1 {
+			found[fields[1]] = fields[0]
+		}
+	}
+	for _, v := range r.Values("Container", "Mount") {
+		options := map[string]string{}
+		for field := range strings.SplitSeq(v, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			options[name] = value
+		}
+		path := cmp.Or(options["destination"], options["dst"], options["target"])
+		found[path] = cmp.Or(options["source"], options["src"])
+	}
+	return found
 }

@@ -272,7 +272,10 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 // recorded last.
 func (p *planner) runs(r state.Record, u state.Unit) bool {
 	if r.Due {
-		return r.Started == u.Digest && r.Invocation == p.seen.invocations[u.Name]
+		// A name that no generation before had, and that has had one definition
+		// only, runs by that.
+		onlyOne := r.Started == "" && r.Digest == u.Digest && r.First.Generation == p.desired.Number
+		return onlyOne || (r.Started == u.Digest && r.Invocation == p.seen.invocations[u.Name])
 	}
 	return r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest)
 }

@@ -152,6 +152,9 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 // why says what became of the resource that had the name.
 func (m *move) why(t units.Target) string {
 	a := m.records[t].Resource
+	if m.undoing {
+		return "did not stay in force"
+	}
 	for _, r := range m.to.Resources {
 		if r.Address != a {
 			continue

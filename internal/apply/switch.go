@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
@@ -119,12 +120,15 @@ func (n *Node) nextNumber(desired, current state.Generation) (int, error) {
 	return next, nil
 }
 
-// Unfinished says what a switch that was cut short left to do, in words; ""
-// where none was.
+// Unfinished says of a switch that has not ended whether it runs or was cut
+// short, and what is left to do; "" where there is none.
 func (n *Node) Unfinished() (string, error) {
 	s, ok := n.unfinished()
 	if !ok {
 		return "", nil
+	}
+	if pid, held := state.Holder(n.Layout); held && pid != os.Getpid() {
+		return fmt.Sprintf("a switch to generation %d is under way, process %d", s.Generation, pid), nil
 	}
 	current, _, err := state.Current(n.Layout)
 	if err != nil {
@@ -189,18 +193,20 @@ func (n *Node) generation(number int) (state.Generation, error) {
 // Where a unit of the new set fails, the old set is brought back, unless the
 // options say otherwise.
 func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progress) (Outcome, error) {
+	out := Outcome{From: p.From, To: p.From}
 	if len(p.Rejected) > 0 {
-		return Outcome{}, p.Rejected
+		return out, p.Rejected
 	}
 	if p.Plan.Empty() {
-		return Outcome{From: p.From, To: p.From, Result: state.Done}, nil
+		out.Result = state.Done
+		return out, nil
 	}
 	to, err := n.stage(ctx, &p)
 	if err != nil {
-		return Outcome{}, err
+		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
 	}
 	if err := n.intend(p, to); err != nil {
-		return Outcome{}, err
+		return out, err
 	}
 	m := n.move(p.before, p.Plan, to, progress)
 	return n.carry(ctx, m, o)
@@ -211,7 +217,8 @@ func (n *Node) move(b before, plan Plan, to state.Generation, progress Progress)
 	for _, r := range b.records {
 		records[r.Target] = r
 	}
-	return &move{node: n, from: b.generation, to: to, plan: plan, records: records, seen: b.seen, progress: progress, faults: map[string]error{}}
+	return &move{node: n, from: b.generation, to: to, plan: plan, records: records, seen: b.seen, progress: progress,
+		faults: map[string]error{}, begun: time.Now()}
 }
 
 // stage has everything on the disk that the new set is made of, and the images
@@ -321,7 +328,7 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 	m.fragile = o.Rollback && m.from.Number != m.to.Number
 	err := m.act(ctx)
 	if ctx.Err() != nil {
-		return Outcome{}, fmt.Errorf("interrupted: %w\nhint: the next switch finishes or undoes what was begun", context.Cause(ctx))
+		return n.interrupted(m)
 	}
 	failed := m.reports(ctx)
 	switch {
@@ -334,6 +341,16 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 		return out, errors.Join(err, back)
 	}
 	return n.close(ctx, m, o, failed, err)
+}
+
+// interrupted says where a switch stands that was told to stop.
+func (n *Node) interrupted(m *move) (Outcome, error) {
+	out := Outcome{From: m.from.Number, To: m.from.Number}
+	if m.inForce {
+		out.To, out.Result = m.to.Number, state.Failed
+	}
+	what, err := n.Unfinished()
+	return out, errors.Join(errors.New("interrupted: "+what), err)
 }
 
 // close retires what is stale and ends the switch.
@@ -415,6 +432,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 		out.Result = ""
 		return out, err
 	}
+	m.undoing = true
 	if err := m.act(ctx); err != nil {
 		out.Result = ""
 		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
@@ -430,6 +448,25 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	return out, errors.Join(left, state.ClearPending(n.Layout))
 }
 
+// awaitEnd gives systemd a moment to log how a unit that is on its way down came
+// to its end.
+func (m *move) awaitEnd(ctx context.Context, name string) {
+	deadline := time.After(2 * time.Second)
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		found, err := m.node.Systemd.Units(ctx, []string{name})
+		if u := found[name]; err != nil || !u.Up() || u.Sub == "auto-restart" {
+			return
+		}
+		select {
+		case <-deadline:
+			return
+		case <-look.C:
+		}
+	}
+}
+
 // reports says of each unit that did not come up what is wrong, with the last
 // lines of its log.
 func (m *move) reports(ctx context.Context) []string {
@@ -439,7 +476,8 @@ func (m *move) reports(ctx context.Context) []string {
 		if err := m.faults[name]; err != nil {
 			report = err.Error()
 		}
-		for _, line := range host.Journal(ctx, name, 8) {
+		m.awaitEnd(ctx, name)
+		for _, line := range host.Journal(ctx, name, m.begun, 8) {
 			report += "\n    " + line
 		}
 		reports = append(reports, report)

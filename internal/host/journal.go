@@ -4,17 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 )
 
-// Journal returns the last lines that a unit logged since the machine booted,
-// oldest first: what its processes wrote, and what systemd had to say of it that
+// Journal returns the last lines that a unit logged since a moment, oldest first: what its processes wrote, and what systemd had to say of it that
 // is more than routine. It has none where the journal cannot be read: a report
 // without log lines is still a report.
-func Journal(ctx context.Context, unit string, lines int) []string {
-	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, "--lines=100", "--output=json",
-		"--output-fields=MESSAGE,PRIORITY,SYSLOG_IDENTIFIER,PODMAN_EVENT", "--no-pager", "--quiet", "--boot").Output()
+func Journal(ctx context.Context, unit string, since time.Time, lines int) []string {
+	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, fmt.Sprintf("--since=@%d.%06d", since.Unix(), since.Nanosecond()/1000),
+		"--lines=100", "--output=json", "--output-fields=MESSAGE,MESSAGE_ID,PRIORITY,SYSLOG_IDENTIFIER,PODMAN_EVENT",
+		"--no-pager", "--quiet", "--boot").Output()
 	if err != nil {
 		return nil
 	}
@@ -33,6 +35,7 @@ func Journal(ctx context.Context, unit string, lines int) []string {
 func telling(line []byte) string {
 	var entry struct {
 		Message    any    `json:"MESSAGE"` // a list of bytes where it is no text
+		ID         string `json:"MESSAGE_ID"`
 		Priority   string `json:"PRIORITY"`
 		Identifier string `json:"SYSLOG_IDENTIFIER"`
 		Event      string `json:"PODMAN_EVENT"`
@@ -41,12 +44,17 @@ func telling(line []byte) string {
 		return ""
 	}
 	text, _ := entry.Message.(string)
-	routine := entry.Event != "" || entry.Identifier == "conmon" || (entry.Identifier == "systemd" && entry.Priority > "4")
+	routine := entry.Event != "" || entry.Identifier == "conmon" ||
+		(entry.Identifier == "systemd" && entry.Priority > "4" && entry.ID != processExit)
 	if routine || isContainerID(text) {
 		return ""
 	}
 	return text
 }
+
+// processExit is systemd's SD_MESSAGE_UNIT_PROCESS_EXIT: how a unit's process
+// ended.
+const processExit = "98e322203f7a4ed290d09fe03c09fe15"
 
 func isContainerID(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
