@@ -32,7 +32,7 @@ func Definition(root, service string) string {
 func definition(root, service string) string {
 	for _, dir := range unitDirs {
 		path := filepath.Join(root, dir, service)
-		if info, err := os.Lstat(path); err == nil && !ownLink(path, info) {
+		if info, err := os.Lstat(path); err == nil && !ownLink(root, path, info) {
 			return path
 		}
 	}
@@ -41,12 +41,13 @@ func definition(root, service string) string {
 
 // ownLink reports whether a unit file is one of the links with which a switch
 // hands a unit over.
-func ownLink(path string, info fs.FileInfo) bool {
+func ownLink(root, path string, info fs.FileInfo) bool {
 	if info.Mode()&fs.ModeSymlink == 0 {
 		return false
 	}
 	to, err := os.Readlink(path)
-	return err == nil && strings.Contains(to, "/meshgen/")
+	to = strings.TrimPrefix(to, strings.TrimSuffix(root, "/"))
+	return err == nil && (strings.HasPrefix(to, "/etc/meshgen/generations/") || strings.HasPrefix(to, "/run/meshgen/"))
 }
 
 // others returns the services that podman's own generator makes, each with the

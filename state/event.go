@@ -61,7 +61,7 @@ type Event struct {
 
 	// Of started: the invocation id that systemd gave the run.
 	Invocation string `json:"invocation,omitempty"`
-	// Of hold and retire.
+	// Of hold, retire and due.
 	Why string `json:"why,omitempty"`
 
 	// Of begin.

@@ -284,6 +284,10 @@ func linked(l Layout) ([]int, error) {
 	return numbers, nil
 }
 
+// Tidy removes what a switch that was cut short left of a generation on its way in
+// or out.
+func Tidy(l Layout) error { return os.RemoveAll(filepath.Join(l.Generations(), staging)) }
+
 // Current returns the number of the generation in force; ok is false where
 // there is none.
 func Current(l Layout) (n int, ok bool, err error) { return readLink(l.Current()) }

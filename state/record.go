@@ -19,6 +19,10 @@ const (
 	Retired TargetState = "retired" // its absence was seen
 )
 
+// Again is why a unit is due that runs by the definition it is to have, and has to
+// be restarted all the same: a file that it reads changed.
+const Again = "restart"
+
 // Moment is when something was recorded.
 type Moment struct {
 	Generation int
@@ -44,6 +48,7 @@ type Record struct {
 	Started    string
 	Invocation string
 	Due        bool
+	DueWhy     string // [Again] or ""
 
 	Retired Moment
 	Why     string // it is held or retired
@@ -157,17 +162,18 @@ func (b *book) fold(e Event) {
 	case EventEmit:
 		b.emit(e)
 	case EventDue:
-		b.records[e.Target].Due = true
+		r := b.records[e.Target]
+		r.Due, r.DueWhy = true, e.Why
 	case EventStarted:
 		r := b.records[e.Target]
-		r.Started, r.Invocation, r.Due = e.Digest, e.Invocation, false
+		r.Started, r.Invocation, r.Due, r.DueWhy = e.Digest, e.Invocation, false, ""
 	case EventHold:
 		r := b.records[e.Target]
-		r.State, r.Why, r.Due = Held, e.Why, false
+		r.State, r.Why, r.Due, r.DueWhy = Held, e.Why, false, ""
 	case EventRetire:
 		r := b.records[e.Target]
 		r.State, r.Why, r.Retired = Retired, e.Why, Moment{e.Generation, e.Time}
-		r.Started, r.Invocation, r.Due = "", "", false
+		r.Started, r.Invocation, r.Due, r.DueWhy = "", "", false, ""
 	}
 }
 

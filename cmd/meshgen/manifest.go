@@ -35,6 +35,10 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	if err != nil {
 		return apply.Input{}, exitError{exitRejected, err}
 	}
+	if again, err := modules.Digest(dir, from); err != nil || again != digest {
+		err = errors.Join(err, fmt.Errorf("manifest %s: changed while it was read\nhint: run it again", dir))
+		return apply.Input{}, exitError{exitRejected, err}
+	}
 	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources}, nil
 }
 

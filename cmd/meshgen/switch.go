@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -82,7 +83,11 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	if err != nil {
 		return o.switchRejected(cmd, inForce.Number, err)
 	}
+	told := context.AfterFunc(cmd.Context(), func() {
+		show.line("interrupted: what was begun is finished first; once more ends it at once")
+	})
 	out, err := node.Switch(cmd.Context(), p, options, show.event)
+	told()
 	show.end()
 	return o.switchEnded(cmd, p, out, recovered, err)
 }

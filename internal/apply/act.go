@@ -239,8 +239,8 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if m.node.Systemd == nil {
 		return nil, nil
 	}
-	var were []string
-	touched := m.plan.Touched()
+	were := slices.Clone(m.plan.Dependents)
+	touched := slices.Concat(m.plan.Touched(), were)
 	for _, u := range m.to.Units {
 		if m.seen.units[u.Name].Up() && !slices.Contains(touched, u.Name) {
 			were = append(were, u.Name)
@@ -290,7 +290,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || d.Invocation != "" {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,

@@ -35,13 +35,17 @@ func (m *move) raiseBridge(context.Context) error {
 			return err
 		}
 	}
+	dir := m.node.Layout.Path(runtimeUnits)
+	names := m.plan.Bridge
 	for _, h := range m.plan.Handover {
-		dir := m.node.Layout.Path(runtimeUnits)
-		unit := filepath.Join(m.node.Layout.Generation(m.to.Number), generator.NormalDir, h.New)
-		if err := relink(unit, filepath.Join(dir, h.New)); err != nil {
+		names = append(names[:len(names):len(names)], h.New)
+		if err := generator.WriteFence(dir, h.New, []string{h.Old}); err != nil {
 			return err
 		}
-		if err := generator.WriteFence(dir, h.New, []string{h.Old}); err != nil {
+	}
+	for _, name := range names {
+		unit := filepath.Join(m.node.Layout.Generation(m.to.Number), generator.NormalDir, name)
+		if err := relink(unit, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}

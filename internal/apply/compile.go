@@ -353,8 +353,9 @@ func readIDs(path string) (map[string]string, error) {
 	return ids, nil
 }
 
-// fences returns, for each unit of the generation, the retired and live unit
-// names that its resource had before and that nothing declared has now.
+// fences returns, for each unit of the generation, the unit names that its
+// resource had before, that may still be up and that nothing declared has now. A
+// name that was seen gone needs none: it may be another's by now.
 func fences(g state.Generation, records []state.Record) []generator.Fence {
 	taken := map[string]bool{}
 	unit := map[units.Address]string{}
@@ -365,7 +366,7 @@ func fences(g state.Generation, records []state.Record) []generator.Fence {
 	predecessors := map[string][]string{}
 	for _, r := range records {
 		name := r.Target.Name()
-		if successor := unit[r.Resource]; r.Target.Kind() == units.TargetUnit && successor != "" && !taken[name] {
+		if successor := unit[r.Resource]; r.Target.Kind() == units.TargetUnit && r.State == state.Live && successor != "" && !taken[name] {
 			predecessors[successor] = append(predecessors[successor], name)
 		}
 	}

@@ -112,6 +112,9 @@ func (m *move) backUp(t units.Target) error {
 		return err
 	}
 	name := time.Now().UTC().Format("20060102T150405Z") + strings.ReplaceAll(t.Name(), "/", "!")
+	if len(name) > 200 { // a file name has 255 bytes at most
+		name = name[:100] + "…" + state.TextDigest(t.Name())
+	}
 	dir := m.node.Layout.Backups()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

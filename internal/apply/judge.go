@@ -14,6 +14,8 @@ import (
 // shown.
 const builtin = "builtin"
 
+const leaveIt = "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
+
 // judge decides the transitions that need it, and returns them with the
 // refusals. before is the generation in force.
 func judge(transitions []state.Transition, before, desired state.Generation) ([]state.Transition, units.Faults) {
@@ -57,7 +59,7 @@ func decide(t state.Transition, before, desired units.Resource) (decided state.T
 	switch t.Kind {
 	case state.Takeover:
 		t.Decision = state.Refuse
-		return t, "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
+		return t, leaveIt
 	case state.Rename:
 		t.Decision = state.Follow
 		if t.From.Kind() == units.TargetVolume {
@@ -81,6 +83,10 @@ func decide(t state.Transition, before, desired units.Resource) (decided state.T
 		}
 	case state.Drift:
 		t.Decision = state.Restore
+		if t.Reason == "is a directory" {
+			t.Decision = state.Refuse
+			return t, "move it out of the way"
+		}
 	case state.Create:
 	}
 	return t, ""
@@ -93,7 +99,9 @@ func refusal(t state.Transition, r units.Resource) string {
 		return fmt.Sprintf("%s is taken: %s, and it is not of meshgen", t.To, t.Reason)
 	case state.Rename:
 		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Reason)
-	case state.Create, state.Update, state.Transfer, state.Remove, state.Drift:
+	case state.Drift:
+		return t.To.Name() + " " + t.Reason
+	case state.Create, state.Update, state.Transfer, state.Remove:
 	}
 	return fmt.Sprintf("%s of %s: %s", t.Kind, units.Object(r), t.Reason)
 }

@@ -22,7 +22,10 @@ type sight struct {
 	units map[string]host.Unit
 	// invocations are of the units that a switch cut short may have restarted.
 	invocations map[string]string
-	observed    state.Observed
+	// foreign are the units whose names are no longer declared and which run by
+	// a definition that is not of meshgen, with its path.
+	foreign  map[string]string
+	observed state.Observed
 }
 
 // look looks at what is declared and at what the ledger has as ours, and no
@@ -58,7 +61,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 			}
 		}
 	}
-	seen := sight{units: map[string]host.Unit{}, invocations: map[string]string{}}
+	seen := sight{units: map[string]host.Unit{}, invocations: map[string]string{}, foreign: map[string]string{}}
 	var err error
 	if n.Systemd != nil {
 		if seen.units, err = n.Systemd.Units(ctx, names); err != nil {
@@ -71,12 +74,47 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		for name, d := range details {
 			seen.invocations[name] = d.Invocation
 		}
+		if seen.foreign, err = n.foreign(ctx, going(desired, records)); err != nil {
+			return sight{}, err
+		}
 	}
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
 	}
 	seen.observed.Taken, err = n.taken(ctx, fresh, seen)
 	return seen, err
+}
+
+// going returns the units that the ledger has live and that are not declared.
+func going(desired state.Generation, records []state.Record) []string {
+	declared := map[string]bool{}
+	for _, u := range desired.Units {
+		declared[u.Name] = true
+	}
+	var names []string
+	for _, r := range records {
+		if r.Target.Kind() == units.TargetUnit && r.State == state.Live && !declared[r.Target.Name()] {
+			names = append(names, r.Target.Name())
+		}
+	}
+	return names
+}
+
+// foreign returns those of the units that systemd has from a definition that is
+// not of meshgen, with its path.
+func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, error) {
+	details, err := n.Systemd.Details(ctx, names)
+	found := map[string]string{}
+	for name, d := range details {
+		if d.Fragment == "" || d.Fragment == generatedBy+name {
+			continue
+		}
+		if to, err := os.Readlink(d.Fragment); err == nil && ours(n.Layout, to) {
+			continue
+		}
+		found[name] = d.Fragment
+	}
+	return found, err
 }
 
 func (n *Node) lookAtFiles(paths map[units.Target]bool) (map[units.Target]state.FileState, error) {

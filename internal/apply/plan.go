@@ -29,13 +29,20 @@ type Plan struct {
 	Free []units.Target
 	// Write are files to be put in place.
 	Write []units.Resource
-	// Handover are renamed units.
+	// Handover are renamed units. Bridge are those that they need and that
+	// systemd does not have yet.
 	Handover []Handover
+	Bridge   []string
 	// Restart, ReloadUnits and Start are taken after systemd has read the new
 	// definitions.
 	Restart     []string
 	ReloadUnits []string
 	Start       []string
+	// Notified are those of Restart and ReloadUnits that a file makes act.
+	Notified []string
+	// Dependents are up, and go down with a unit that is taken down: they are
+	// started again. Some may not be of meshgen.
+	Dependents []string
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -66,6 +73,16 @@ func (p Plan) Empty() bool {
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
 	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, reasons: p.reasons}
+}
+
+// TakenDown are the units that are up and that the plan stops, if only to start
+// them again.
+func (p Plan) TakenDown() []string {
+	names := slices.Concat(p.Stop, p.Restart)
+	for _, h := range p.Handover {
+		names = append(names, h.Old)
+	}
+	return names
 }
 
 // Touched are the units that the plan has running in the end.
@@ -215,6 +232,7 @@ func (p *planner) notify(unit, action, path string) {
 	if !p.seen.units[unit].Up() {
 		return
 	}
+	p.plan.Notified = append(p.plan.Notified, unit)
 	if action == "reload" {
 		p.because("reload", unit, path+" changes")
 		p.reload[unit] = true
@@ -232,7 +250,7 @@ func (p *planner) oldUnit(r state.Record) {
 	switch {
 	case kept:
 		p.keptUnit(r, u, seen)
-	case !seen.Up():
+	case !seen.Up() || p.seen.foreign[name] != "":
 	case seen.Stranded():
 		p.stop[name] = true
 		p.because("stop", name, "systemd has lost its definition")
@@ -251,6 +269,7 @@ func (p *planner) succeed(a units.Address) {
 
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
+	case seen.Load == "masked": // its owner's word
 	case !seen.Up():
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
@@ -271,6 +290,9 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 // that the ledger has counts; else, one that boot started runs by what was
 // recorded last.
 func (p *planner) runs(r state.Record, u state.Unit) bool {
+	if r.Due && r.DueWhy == state.Again {
+		return false // a file that it reads changed
+	}
 	if r.Due {
 		// A name that no generation before had, and that has had one definition
 		// only, runs by that.
@@ -320,16 +342,47 @@ func (p *planner) bridgeable(name string) bool {
 	if _, ok := had[name]; ok && p.generation.Number != p.desired.Number {
 		return false
 	}
-	for _, a := range p.resource[p.unit[name].Resource].Uses {
-		needs, ok := p.of[a]
-		if !ok {
-			continue
-		}
+	for _, needs := range p.needs(name) {
 		if u, ok := had[needs]; ok && u.Digest != p.unit[needs].Digest {
 			return false
 		}
 	}
 	return true
+}
+
+// needs returns the units that a unit refers to, and those that they refer to in
+// turn.
+func (p *planner) needs(name string) []string {
+	var found []string
+	seen := map[string]bool{name: true}
+	for queue := []string{name}; len(queue) > 0; queue = queue[1:] {
+		for _, a := range p.resource[p.unit[queue[0]].Resource].Uses {
+			if needs, ok := p.of[a]; ok && !seen[needs] {
+				seen[needs] = true
+				found = append(found, needs)
+				queue = append(queue, needs)
+			}
+		}
+	}
+	return found
+}
+
+// bridge finds the units that the renamed ones need and that systemd does not
+// have.
+func (p *planner) bridge() []string {
+	had := map[string]bool{}
+	for _, u := range p.generation.Units {
+		had[u.Name] = true
+	}
+	bridged := map[string]bool{}
+	for name := range p.handover {
+		for _, needs := range p.needs(name) {
+			if !had[needs] && p.handover[needs] == "" {
+				bridged[needs] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(bridged))
 }
 
 // newUnit plans for a unit that the ledger does not have live.
@@ -355,6 +408,7 @@ func (p *planner) finish() Plan {
 		delete(p.start, name)
 		p.plan.Handover = append(p.plan.Handover, Handover{Old: old, New: name})
 	}
+	p.plan.Bridge = p.bridge()
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
 	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })

@@ -13,10 +13,10 @@ import (
 
 // pull fetches the images that the new set needs and the machine lacks, before
 // anything is stopped for them. What a running unit of the old set was made from
-// is here already.
-func (n *Node) pull(ctx context.Context, p *Prepared) error {
+// is here already. pulled tells whether there was anything to fetch.
+func (n *Node) pull(ctx context.Context, p *Prepared) (pulled bool, err error) {
 	if n.Systemd == nil {
-		return nil
+		return false, nil
 	}
 	here := map[string]bool{}
 	for _, r := range p.before.generation.Resources {
@@ -32,23 +32,24 @@ func (n *Node) pull(ctx context.Context, p *Prepared) error {
 		}
 	}
 	if len(wanted) == 0 {
-		return nil
+		return false, nil
 	}
 	names, err := n.Podman.Images(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	for _, image := range slices.Sorted(maps.Keys(wanted)) {
 		if names[image] || names[tagged(image)] {
 			continue
 		}
+		pulled = true
 		if err := n.Podman.Pull(ctx, image); err != nil {
 			r := wanted[image]
 			errs = append(errs, fmt.Errorf("%s: %s: image %s is not on this machine: %w", r.Position, r.Address, image, err))
 		}
 	}
-	return errors.Join(errs...)
+	return pulled, errors.Join(errs...)
 }
 
 // tagged returns the image with the tag that podman gives one that has none.

@@ -108,6 +108,15 @@ func (m *move) unlinkFiles(targets []units.Target) (kept map[units.Target]error,
 	return kept, durable.Sync(dirs...)
 }
 
+// never reports whether what lies at the place of a file is not what a switch
+// that is undone was to put there: then it never did.
+func (m *move) never(t units.Target) bool {
+	seen, there := m.seen.observed.Files[t]
+	record := m.records[t]
+	return m.undoing && there && record.First.Generation == m.from.Number &&
+		(seen != state.FileState{Digest: record.Digest, Meta: record.Definition})
+}
+
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
@@ -121,6 +130,8 @@ func (m *move) unlink(t units.Target) error {
 	switch {
 	case !there:
 		return nil
+	case m.never(t):
+		return nil // another's, who came before we did
 	case seen.Digest == "a directory":
 		return fmt.Errorf("%s: not removed: it is a directory", t.Name())
 	}
@@ -140,6 +151,9 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 			return "", err
 		}
 	case units.TargetFile:
+		if m.never(t) {
+			return "never written: what is there is not of meshgen", nil
+		}
 		if _, err := os.Lstat(m.node.Layout.Path(t.Name())); err == nil {
 			return "", fmt.Errorf("%s: removed, and still there", t.Name())
 		}
@@ -152,6 +166,9 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 // why says what became of the resource that had the name.
 func (m *move) why(t units.Target) string {
 	a := m.records[t].Resource
+	if path := m.seen.foreign[t.Name()]; path != "" && t.Kind() == units.TargetUnit {
+		return "now defined by " + path
+	}
 	if m.undoing {
 		return "did not stay in force"
 	}
@@ -170,6 +187,9 @@ func (m *move) why(t units.Target) string {
 
 func (m *move) retireUnit(ctx context.Context, name string, u host.Unit) error {
 	if m.node.Systemd == nil {
+		return nil
+	}
+	if m.seen.foreign[name] != "" {
 		return nil
 	}
 	if u.Up() {
@@ -195,7 +215,7 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 	if t.Kind() == units.TargetContainer {
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
 	} else {
-		err = m.node.Podman.RemoveNetwork(ctx, o.ID)
+		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: remove: %w", t, err)

@@ -59,6 +59,9 @@ func (p Plan) Steps() []Step {
 	unit("reload", p.ReloadUnits)
 	unit("restart", p.Restart)
 	unit("start", p.Start)
+	for _, name := range p.Dependents {
+		steps = append(steps, Step{Op: "start", Target: units.Of(units.TargetUnit, name), Reason: "goes down with what it needs"})
+	}
 	for _, t := range p.Retire {
 		if t.Kind() != units.TargetPort {
 			steps = append(steps, Step{Op: "retire", Target: t})

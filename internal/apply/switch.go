@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"meshgen/generator"
@@ -64,15 +65,44 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if len(p.Rejected) > 0 {
 		return p, nil
 	}
-	p.Plan = makePlan(p.before, compiled.Generation)
+	if p.Plan, err = n.plan(ctx, p.before, compiled.Generation); err != nil {
+		return Prepared{}, err
+	}
 	if p.Rejected = unreachable(n.Layout, p.Plan.Write); len(p.Rejected) > 0 {
 		return p, nil
 	}
-	p.To = current.Number
+	if p.Rejected, err = n.guard(ctx, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {
+		return p, err
+	}
 	if !p.Plan.Empty() {
 		p.To, err = n.nextNumber(compiled.Generation, current)
 	}
 	return p, err
+}
+
+// plan makes the plan, as far as this system goes.
+func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Plan, error) {
+	plan := makePlan(b, desired)
+	if n.Systemd == nil {
+		return plan.offline(), nil
+	}
+	var err error
+	plan.Dependents, err = n.dependents(ctx, plan)
+	return plan, err
+}
+
+// dependents returns the units that are up and that systemd takes down with
+// those that the plan takes down, beside those that the plan has a part for.
+func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
+	down := plan.TakenDown()
+	names, err := n.Systemd.Dependents(ctx, down)
+	if err != nil {
+		return nil, err
+	}
+	part := append(plan.Touched(), down...)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(part, name) })
+	found, err := n.Systemd.Units(ctx, names)
+	return slices.DeleteFunc(names, func(name string) bool { return found[name].Active != "active" }), err
 }
 
 // compile spares the work where the manifest is that of the generation in force
@@ -153,8 +183,9 @@ func (n *Node) unfinished() (state.Switch, bool) {
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	s, ok := n.unfinished()
 	if !ok {
-		return Outcome{}, clearPending(n.Layout)
+		return Outcome{}, errors.Join(clearPending(n.Layout), sweepOwn(n.Layout))
 	}
+	ctx = context.WithoutCancel(ctx)
 	current, err := n.InForce()
 	if err != nil {
 		return Outcome{}, err
@@ -181,6 +212,17 @@ func clearPending(l state.Layout) error {
 	return state.ClearPending(l)
 }
 
+// sweepOwn removes the temporaries that a switch cut short may have left in
+// meshgen's own directories, and what it kept in /run.
+func sweepOwn(l state.Layout) error {
+	for _, dir := range []string{l.Config, l.State, l.Backups()} {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			_, _ = durable.Sweep("/", resolved) // litter does no harm
+		}
+	}
+	return errors.Join(state.Tidy(l), sweepBridge(l))
+}
+
 // generation reads a generation; 0 is the empty one.
 func (n *Node) generation(number int) (state.Generation, error) {
 	if number == 0 {
@@ -202,12 +244,16 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 		return out, nil
 	}
 	to, err := n.stage(ctx, &p)
+	if _, rejected := errors.AsType[units.Faults](err); rejected {
+		return out, err
+	}
 	if err != nil {
 		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
 	}
 	if err := n.intend(p, to); err != nil {
 		return out, err
 	}
+	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
 	m := n.move(p.before, p.Plan, to, progress)
 	return n.carry(ctx, m, o)
 }
@@ -228,8 +274,15 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	if g.Number == p.To {
 		return g, nil
 	}
-	if err := n.pull(ctx, p); err != nil {
+	pulled, err := n.pull(ctx, p)
+	if err != nil {
 		return g, err
+	}
+	if pulled { // which may have taken minutes
+		n.forget()
+		if faults, err := n.guard(ctx, p.Plan, g); err != nil || len(faults) > 0 {
+			return g, errors.Join(err, faults)
+		}
 	}
 	g.Number = p.To
 	g.Decisions = p.Transitions
@@ -305,10 +358,7 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 	for _, e := range emitted {
 		ours[e.Target] = true
 	}
-	names := append(plan.Touched(), plan.Stop...)
-	for _, h := range plan.Handover {
-		names = append(names, h.Old)
-	}
+	names := slices.Concat(plan.Touched(), plan.TakenDown(), plan.Dependents)
 	var events []state.Event
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -318,7 +368,11 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 			continue
 		}
 		seen[name] = true
-		events = append(events, state.Event{Kind: state.EventDue, Target: t})
+		e := state.Event{Kind: state.EventDue, Target: t}
+		if slices.Contains(plan.Notified, name) {
+			e.Why = state.Again
+		}
+		events = append(events, e)
 	}
 	return events
 }
@@ -327,14 +381,16 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 	m.fragile = o.Rollback && m.from.Number != m.to.Number
 	err := m.act(ctx)
-	if ctx.Err() != nil {
-		return n.interrupted(m)
-	}
 	failed := m.reports(ctx)
 	switch {
+	case err != nil && !m.inForce && m.from.Number == m.to.Number:
+		// There is no other set to bring back: what was to be put right stays
+		// as it is, and must not stand in the way of the next switch.
+		return n.giveUp(m, err)
 	case err != nil && !m.inForce:
-		_, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.progress)
-		return Outcome{From: m.from.Number, To: m.from.Number, Result: state.Undone}, errors.Join(err, undo)
+		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.progress)
+		out.From = m.from.Number
+		return out, errors.Join(err, undo)
 	case (err != nil || len(failed) > 0) && m.fragile:
 		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.progress)
 		out.Failed = append(failed, out.Failed...)
@@ -343,14 +399,11 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 	return n.close(ctx, m, o, failed, err)
 }
 
-// interrupted says where a switch stands that was told to stop.
-func (n *Node) interrupted(m *move) (Outcome, error) {
-	out := Outcome{From: m.from.Number, To: m.from.Number}
-	if m.inForce {
-		out.To, out.Result = m.to.Number, state.Failed
-	}
-	what, err := n.Unfinished()
-	return out, errors.Join(errors.New("interrupted: "+what), err)
+// giveUp ends a switch that changed nothing.
+func (n *Node) giveUp(m *move, err error) (Outcome, error) {
+	out := Outcome{From: m.from.Number, To: m.to.Number, Result: state.Undone}
+	end := n.Ledger.Append(state.Event{Kind: state.EventEnd, Generation: m.to.Number, Result: state.Undone})
+	return out, errors.Join(err, end, state.ClearPending(n.Layout))
 }
 
 // close retires what is stale and ends the switch.
@@ -393,11 +446,11 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, progress Pr
 	if err != nil {
 		return nil, err
 	}
-	plan := makePlan(b, to)
-	plan.Reread = true // what systemd was given last is not known
-	if n.Systemd == nil {
-		plan = plan.offline()
+	plan, err := n.plan(ctx, b, to)
+	if err != nil {
+		return nil, err
 	}
+	plan.Reread = n.Systemd != nil // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err

@@ -136,10 +136,11 @@ func (p Podman) RemoveContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// RemoveNetwork removes the network of that id. One that a container still uses
-// is an error.
-func (p Podman) RemoveNetwork(ctx context.Context, id string) error {
-	_, err := p.run(ctx, "network", "rm", "--", id)
+// RemoveNetwork removes the network of that name. One that a container still
+// uses is an error: podman 5.4 sees that by the name alone, and takes a network
+// that is named by its id away from under its containers.
+func (p Podman) RemoveNetwork(ctx context.Context, name string) error {
+	_, err := p.run(ctx, "network", "rm", "--", name)
 	return err
 }
 

@@ -8,12 +8,14 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -125,7 +127,8 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 	for batch := range slices.Chunk(names, atOnce) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			calls[i] = s.askDetails(ctx, name)
+			calls[i] = s.get(ctx, name, "Unit.FragmentPath", "Unit.InvocationID", "Service.Result", "Service.Type",
+				"Service.ControlGroup", "Unit.StateChangeTimestamp")
 		}
 		for i, name := range batch {
 			d, err := readDetails(calls[i])
@@ -138,37 +141,79 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 	return details, nil
 }
 
-// askDetails sends a call for each field of Details, in their order.
-func (s *Systemd) askDetails(ctx context.Context, name string) []*dbus.Call {
-	object := s.raw.Object("org.freedesktop.systemd1", unitPath(name))
-	get := func(iface, property string) *dbus.Call {
-		return object.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, make(chan *dbus.Call, 1),
-			"org.freedesktop.systemd1."+iface, property)
-	}
-	return []*dbus.Call{
-		get("Unit", "FragmentPath"), get("Unit", "InvocationID"), get("Service", "Result"),
-		get("Service", "Type"), get("Service", "ControlGroup"), get("Unit", "StateChangeTimestamp"),
-	}
-}
-
 func readDetails(calls []*dbus.Call) (d Details, err error) {
 	var invocation []byte
 	var changed uint64 // microseconds since 1970
-	for i, into := range []any{&d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed} {
-		var v dbus.Variant
-		call := <-calls[i].Done
-		if err := call.Store(&v); err != nil {
-			return d, err
-		}
-		if err := v.Store(into); err != nil {
-			return d, err
-		}
+	if err := store(calls, &d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed); err != nil {
+		return d, err
 	}
 	d.Invocation = hex.EncodeToString(invocation)
 	if changed > 0 {
 		d.Changed = time.UnixMicro(int64(changed))
 	}
 	return d, nil
+}
+
+// Dependents returns the units that systemd takes down with the named ones, by
+// Requires=, BindsTo= or PartOf=, and with those in turn; the named ones are not
+// among them.
+func (s *Systemd) Dependents(ctx context.Context, names []string) ([]string, error) {
+	seen := map[string]bool{}
+	for _, name := range names {
+		seen[name] = true
+	}
+	var found []string
+	for len(names) > 0 {
+		var next []string
+		for batch := range slices.Chunk(names, atOnce) {
+			calls := make([][]*dbus.Call, len(batch))
+			for i, name := range batch {
+				calls[i] = s.get(ctx, name, "Unit.RequiredBy", "Unit.BoundBy", "Unit.ConsistsOf")
+			}
+			for i, name := range batch {
+				var required, bound, parts []string
+				if err := store(calls[i], &required, &bound, &parts); err != nil {
+					return nil, fmt.Errorf("read dependents of %s: %w", name, err)
+				}
+				for _, dependent := range slices.Concat(required, bound, parts) {
+					if !seen[dependent] {
+						seen[dependent] = true
+						next = append(next, dependent)
+					}
+				}
+			}
+		}
+		found = append(found, next...)
+		names = next
+	}
+	return found, nil
+}
+
+// get asks for properties of a unit, each by its interface and name.
+func (s *Systemd) get(ctx context.Context, name string, properties ...string) []*dbus.Call {
+	object := s.raw.Object("org.freedesktop.systemd1", unitPath(name))
+	calls := make([]*dbus.Call, len(properties))
+	for i, property := range properties {
+		iface, key, _ := strings.Cut(property, ".")
+		calls[i] = object.GoWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, make(chan *dbus.Call, 1),
+			"org.freedesktop.systemd1."+iface, key)
+	}
+	return calls
+}
+
+// store waits for the answers to get and puts each where it belongs.
+func store(calls []*dbus.Call, into ...any) error {
+	var failed error
+	for i, call := range calls {
+		var v dbus.Variant
+		<-call.Done
+		err := call.Store(&v)
+		if err == nil {
+			err = v.Store(into[i])
+		}
+		failed = cmp.Or(failed, err)
+	}
+	return failed
 }
 
 func unitPath(name string) dbus.ObjectPath {
@@ -267,12 +312,19 @@ func (s *Systemd) wait(ctx context.Context, verb Verb, name string, result <-cha
 	begin := time.Now()
 	look := time.NewTicker(2 * time.Second)
 	defer look.Stop()
-	for {
+	for deaf := 0; ; {
 		select {
 		case r := <-result:
 			return jobError(verb, name, r)
 		case <-look.C:
-			if s.hasJob(ctx, name) {
+			has, err := s.hasJob(ctx, name)
+			if err != nil {
+				if deaf++; deaf == 3 {
+					return fmt.Errorf("%s %s: %w", verb, name, err)
+				}
+				continue
+			}
+			if deaf = 0; has {
 				continue
 			}
 			select {
@@ -294,17 +346,12 @@ func jobError(verb Verb, name, result string) error {
 	return fmt.Errorf("%s %s: %s", verb, name, result)
 }
 
-func (s *Systemd) hasJob(ctx context.Context, name string) bool {
+func (s *Systemd) hasJob(ctx context.Context, name string) (bool, error) {
 	jobs, err := s.conn.ListJobsContext(ctx)
 	if err != nil {
-		return true // not known: look again until the deadline
+		return false, fmt.Errorf("list jobs: %w", err)
 	}
-	for _, j := range jobs {
-		if j.Unit == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(jobs, func(j systemd.JobStatus) bool { return j.Unit == name }), nil
 }
 
 // settled judges a job whose end was not heard by the state of its unit.

@@ -1,0 +1,115 @@
+//go:build systemd
+
+package vmtests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A container is renamed and gets something new to need in the same edit.
+func TestRenameTogetherWithNewNeeds(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: x: {name: "ant", ` + probe + `}`))
+	v.Switch()
+	v.WriteManifest(single(`
+	containers: x: {name: "cow", Container: {Image: "localhost/probe:1", Network: ["net"], Volume: ["d:/data"]}, Unit: Requires: ["container/y"], Unit: After: ["container/y"]}
+	containers: y: ` + probe + `
+	volumes: d: {}
+	networks: net: {}`))
+	v.Switch()
+	v.mustRun("cow", "m-y")
+	v.mustBeGone("ant.service")
+	v.mustNotOverlap("ant", "cow")
+	v.mustBeSwept()
+}
+
+// depending declares a container that goes down with another.
+func depending(exec string) string {
+	return single(fmt.Sprintf(`
+	containers: a: {Container: {Image: "localhost/probe:1", Network: "none"}, Unit: {BindsTo: ["container/b"], After: ["container/b"]}}
+	containers: b: Container: {Image: "localhost/probe:1", Network: "none", Exec: %q}`, exec))
+}
+
+// A unit that went down with one that failed is up again after the rollback.
+func TestRollbackBringsBackWhatWentDownToo(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(depending("probe sleep"))
+	v.Switch()
+	v.mustRun("m-a", "m-b")
+	v.WriteManifest(depending("no-such-program"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
+		t.Errorf("switch: %+v", r)
+	}
+	v.mustRun("m-a", "m-b")
+}
+
+// The owner's own unit that needs one of ours comes back with it.
+func TestOwnersUnitComesBackWithWhatItNeeds(t *testing.T) {
+	v := Boot(t)
+	manifest := func(name string) string {
+		return single(fmt.Sprintf(`containers: x: Container: {Image: "localhost/probe:1", Network: "none", ContainerName: %q}`, name))
+	}
+	v.WriteManifest(manifest("one"))
+	v.Switch()
+	v.WriteFile("/etc/systemd/system/own.service", "[Unit]\nRequires=m-x.service\nAfter=m-x.service\n[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "own")
+	v.WriteManifest(manifest("two"))
+	v.Switch()
+	v.mustRun("two")
+	if got := v.Show("own", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("own.service is %s", got)
+	}
+}
+
+// A container is restarted for a file that changed, though the switch was killed
+// after the file was in place.
+func TestNotifiedRestartIsNotLost(t *testing.T) {
+	v := Boot(t)
+	manifest := func(text string) string {
+		return single(fmt.Sprintf(`
+	containers: x: `+probe+`
+	files: f: {path: "/etc/x.conf", content: %q, notify: x: "restart"}`, text))
+	}
+	v.WriteManifest(manifest("one"))
+	v.Switch()
+	before := v.invocation("m-x")
+	v.WriteManifest(manifest("two"))
+	kill := v.Command("sh", "-c", `until [ "$(cat /etc/x.conf)" = two ]; do :; done; pkill --signal=KILL --exact meshgen`)
+	if err := kill.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := v.Exec("meshgen", "switch")
+	_ = kill.Wait() // it found nothing to kill where it came too late
+	if r.Code == 0 {
+		t.Log("the switch ended before it was killed")
+	}
+	v.Switch()
+	if v.invocation("m-x") == before {
+		t.Error("the container was not restarted")
+	}
+	if text := v.ReadFile("/etc/x.conf"); text != "two" {
+		t.Errorf("the file holds %q", text)
+	}
+}
+
+// What did not come up is tried again by the next switch, and said each time.
+func TestNextSwitchTriesAgainWhatFailed(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(depending("probe sleep"))
+	v.Switch()
+	v.WriteManifest(depending("no-such-program"))
+	for range 2 {
+		if r := v.Exec("meshgen", "switch", "--rollback=never"); r.Code != 4 || !strings.Contains(r.Stderr, "no-such-program") {
+			t.Errorf("switch: %+v", r)
+		}
+		if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 10 {
+			t.Errorf("plan: %+v", r)
+		}
+	}
+	v.WriteManifest(depending("probe sleep"))
+	v.Switch()
+	v.mustRun("m-a", "m-b")
+}

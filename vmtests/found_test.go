@@ -1,0 +1,111 @@
+//go:build systemd
+
+package vmtests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const probe = `Container: {Image: "localhost/probe:1", Network: "none"}`
+
+// A container that someone made under the name of one of ours, while ours was
+// stopped, is not replaced when ours is to start again.
+func TestContainerMadeByHandIsNotReplaced(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: x: ` + probe))
+	v.Switch()
+	v.Run("systemctl", "stop", "m-x")
+	v.Run("podman", "run", "--detach", "--name=m-x", "--network=none", "localhost/probe:2")
+	id := v.Run("podman", "inspect", "--format={{.Id}} {{.State.StartedAt}}", "m-x")
+	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", Network: "none", Environment: A: "b"}}`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "container:m-x is taken") {
+		t.Errorf("switch: %+v", r)
+	}
+	if v.Run("podman", "inspect", "--format={{.Id}} {{.State.StartedAt}}", "m-x") != id {
+		t.Error("the container is another")
+	}
+}
+
+// A network of ours that a found container uses is not taken from under it.
+func TestNetworkInUseByAFoundContainerStays(t *testing.T) {
+	v := Boot(t)
+	manifest := func(subnet string) string {
+		return single(fmt.Sprintf(`
+	containers: x: Container: {Image: "localhost/probe:1", Network: ["net"]}
+	networks: net: Network: Subnet: %q`, subnet))
+	}
+	v.WriteManifest(manifest("10.99.5.0/24"))
+	v.Switch()
+	v.Run("podman", "run", "--detach", "--name=found", "--network=m-net", "localhost/probe:1")
+	v.WriteManifest(manifest("10.99.6.0/24"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 1 || !strings.Contains(r.Stderr, "network:m-net") {
+		t.Errorf("switch: %+v", r)
+	}
+	v.mustRun("found", "m-x")
+	v.Run("podman", "restart", "found")
+	if subnet := v.Run("podman", "network", "inspect", "--format={{range .Subnets}}{{.Subnet}}{{end}}", "m-net"); subnet != "10.99.5.0/24\n" {
+		t.Errorf("the subnet is %q", subnet)
+	}
+}
+
+// The owner moves a service out of the manifest, to a unit file of their own:
+// that unit is not stopped.
+func TestUnitThatItsOwnerTookOverIsLeftAlone(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: {x: {name: "xylo", ` + probe + `}, y: ` + probe + `}`))
+	v.Switch()
+	v.Run("systemctl", "stop", "xylo")
+	v.WriteFile("/etc/systemd/system/xylo.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "xylo")
+	before := v.invocation("xylo")
+	v.WriteManifest(single(`containers: y: ` + probe))
+	v.Switch()
+	if v.invocation("xylo") != before {
+		t.Error("the owner's unit was stopped")
+	}
+	v.mustRun("m-y")
+}
+
+// A file that someone made where one of ours was to come is not removed when the
+// switch is undone, nor after a switch that was cut short.
+func TestFileThatCameBetweenIsKept(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: x: ` + probe))
+	v.Switch()
+	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", Network: "none", Environment: A: "b", StopTimeout: 3, Exec: "probe sleep"}}
+	files: f: {path: "/etc/between.conf", content: "ours"}`))
+	// Killed when it renames its file into place: the ledger names it, and it is
+	// not there.
+	v.Exec("strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "-e", "trace=renameat,renameat2", "-e", "inject=renameat,renameat2:signal=SIGKILL:when=3", "meshgen", "switch")
+	if !v.Exists("/etc/meshgen/pending") {
+		t.Skip("the switch was not cut short") // it is by the count of renames
+	}
+	if v.Exists("/etc/between.conf") {
+		v.Run("rm", "/etc/between.conf")
+	}
+	v.WriteFile("/etc/between.conf", "the owner's\n")
+	r := v.Exec("meshgen", "switch")
+	if r.Code != 3 {
+		t.Errorf("switch: %+v", r)
+	}
+	if text := v.ReadFile("/etc/between.conf"); text != "the owner's\n" {
+		t.Errorf("the owner's file holds %q", text)
+	}
+}
+
+// What its owner masked stays down, and keeps nothing else from its place.
+func TestMaskedUnitStaysDown(t *testing.T) {
+	v := Boot(t)
+	manifest := func(n int) string {
+		return single(fmt.Sprintf(`containers: {for id in ["x", "y"] {(id): Container: {Image: "localhost/probe:1", Network: "none", Environment: N: "%d"}}}`, n))
+	}
+	v.WriteManifest(manifest(1))
+	v.Switch()
+	v.Run("systemctl", "mask", "--now", "m-x")
+	v.WriteManifest(manifest(2))
+	v.Switch()
+	v.mustRun("m-y")
+}
