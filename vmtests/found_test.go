@@ -40,7 +40,7 @@ func TestNetworkInUseByAFoundContainerStays(t *testing.T) {
 	v.Switch()
 	v.Run("podman", "run", "--detach", "--name=found", "--network=m-net", "localhost/probe:1")
 	v.WriteManifest(manifest("10.99.6.0/24"))
-	if r := v.Exec("meshgen", "switch"); r.Code != 1 || !strings.Contains(r.Stderr, "network:m-net") {
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "container found uses it") {
 		t.Errorf("switch: %+v", r)
 	}
 	v.mustRun("found", "m-x")

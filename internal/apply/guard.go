@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"meshgen/state"
@@ -39,6 +40,39 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 		}
 		if there && o.Labels[units.MarkLabel] == "" {
 			faults = append(faults, taken(r, units.Object(r), objectHolder(units.Object(r), o)))
+		}
+	}
+	inUse, err := n.inUse(ctx, plan.Free, desired)
+	return append(faults, inUse...), err
+}
+
+// inUse refuses to make anew a network that a container uses which is not ours:
+// the container would be cut off.
+func (n *Node) inUse(ctx context.Context, networks []units.Target, desired state.Generation) (units.Faults, error) {
+	if len(networks) == 0 {
+		return nil, nil
+	}
+	containers, err := n.objects.get(ctx, units.TargetContainer)
+	if err != nil {
+		return nil, err
+	}
+	var faults units.Faults
+	for _, t := range networks {
+		for _, name := range slices.Sorted(maps.Keys(containers)) {
+			c := containers[name]
+			if c.Labels[units.MarkLabel] != "" || !slices.Contains(c.Networks, t.Name()) {
+				continue
+			}
+			f := units.Fault{
+				Message: fmt.Sprintf("%s has to be made anew, and container %s uses it, which is not of meshgen", t, name),
+				Hint:    "take that container off the network first",
+			}
+			for _, r := range desired.Resources {
+				if units.Object(r) == t {
+					f.Position = r.Position
+				}
+			}
+			faults = append(faults, f)
 		}
 	}
 	return faults, nil

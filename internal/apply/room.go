@@ -26,13 +26,21 @@ func (p *planner) networks() {
 			continue
 		}
 		after, kept := now[object]
-		if kept && sameSection(r, after, "Network") {
+		if kept && (sameSection(r, after, "Network") || p.madeBy(after)) {
 			continue
 		}
 		if kept || (subnets && r.Value("Network", "Subnet") != "") {
 			p.free(r, object)
 		}
 	}
+}
+
+// madeBy reports whether a network that lies on the machine was made by the
+// definition that it is to have, as where a switch is undone before its own came.
+func (p *planner) madeBy(r units.Resource) bool {
+	unit := units.Unit(r)
+	record := p.record[units.Of(units.TargetUnit, unit)]
+	return record.Started == p.unit[unit].Digest && (!record.Due || record.Invocation == p.seen.invocations[unit])
 }
 
 // networksByObject returns the networks of a generation by what podman knows

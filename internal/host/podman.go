@@ -29,21 +29,23 @@ type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// Image, Running and Unit are a container's alone. Unit is the systemd unit
+	// Image, Running, Unit and Networks are a container's alone. Unit is the systemd unit
 	// that runs it, as podman was told.
-	Image   string
-	Running bool
-	Unit    string
+	Image    string
+	Running  bool
+	Unit     string
+	Networks []string
 }
 
 // Containers lists all containers, those that do not run included.
 func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 	var list []struct {
-		ID     string   `json:"Id"`
-		Names  []string `json:"Names"`
-		Image  string   `json:"Image"`
-		State  string   `json:"State"`
-		Labels map[string]string
+		ID       string   `json:"Id"`
+		Names    []string `json:"Names"`
+		Image    string   `json:"Image"`
+		State    string   `json:"State"`
+		Networks []string `json:"Networks"`
+		Labels   map[string]string
 	}
 	if err := p.list(ctx, &list, "ps", "--all", "--external", "--format", "json"); err != nil {
 		return nil, err
@@ -54,6 +56,7 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
+				Networks: c.Networks,
 			})
 		}
 	}
