@@ -40,9 +40,9 @@ func newCheck(o *options) *cobra.Command {
 			if o.json {
 				return writeJSON(cmd.OutOrStdout(), out)
 			}
-			how := "this machine's quadlet takes them"
+			how := "this machine's quadlet takes it all"
 			if !out.Converted {
-				how = "there is no quadlet here to convert them with"
+				how = "there is no quadlet here to convert it with"
 			}
 			what := count(len(g.Resources), "resource") + "; " + how
 			if g.Node != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,15 +58,28 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 	}
 	var rows [][]string
 	for _, s := range doc.Resources {
-		since := ""
-		if !s.Since.IsZero() {
-			since = "since " + s.Since.Local().Format(time.DateTime)
-		}
 		name := s.Unit
 		if name == "" && len(s.Targets) > 0 {
 			name = s.Targets[0].Name()
 		}
-		rows = append(rows, []string{s.State, s.Address.String(), name, s.Active, since})
+		does := s.Active
+		if s.State != "live" {
+			does = strings.TrimSpace(s.State + " " + does)
+		}
+		rows = append(rows, []string{s.Address.String(), name, does, since(s.Since)})
 	}
 	return writeTable(cmd.OutOrStdout(), rows)
+}
+
+// since returns a moment as it is short and clear: the time of today, else the
+// date.
+func since(t time.Time) string {
+	t = t.Local()
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Format(time.DateOnly) == time.Now().Format(time.DateOnly):
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateOnly)
 }

@@ -64,7 +64,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	defer func() { err = errors.Join(err, node.Close()) }()
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
-	recovered, err := o.recover(cmd, node, options, show)
+	unfinished, err := o.recover(cmd, node, options, show)
 	if err != nil {
 		return err
 	}
@@ -89,27 +89,26 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	out, err := node.Switch(cmd.Context(), p, options, show.event)
 	told()
 	show.end()
-	return o.switchEnded(cmd, p, out, recovered, err)
+	return o.switchEnded(cmd, p, out, unfinished, err)
 }
 
 // recover finishes or undoes what a switch that was cut short has left, and
-// reports whether there was one.
-func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Options, show *display) (recovered bool, err error) {
-	unfinished, err := node.Unfinished()
-	if err != nil {
-		return false, err
+// returns what there was of one, in words.
+func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Options, show *display) (unfinished string, err error) {
+	if unfinished, err = node.Unfinished(); err != nil {
+		return "", err
 	}
 	if unfinished != "" {
 		show.line(strings.Replace(unfinished, "the next switch", "this switch", 1))
 	}
 	out, err := node.Recover(cmd.Context(), options, show.event)
 	if err != nil {
-		return false, exitError{exitFailed, fmt.Errorf("recover: %w", err)}
+		return "", exitError{exitFailed, fmt.Errorf("recover: %w", err)}
 	}
 	if len(out.Failed) > 0 {
 		show.line(strings.Join(out.Failed, "\n"))
 	}
-	return unfinished != "", nil
+	return unfinished, nil
 }
 
 // switchRejected ends a switch that came to a halt before anything was touched.
@@ -130,7 +129,7 @@ func (o *options) switchRejected(cmd *cobra.Command, inForce int, err error) err
 	return joinCode(writeJSON(cmd.OutOrStdout(), doc), codeOf(err))
 }
 
-func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, recovered bool, err error) error {
+func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
 	code := exitOf(out, err)
 	if o.json {
 		doc := switched{
@@ -143,7 +142,7 @@ func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Ou
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
-		return o.say(cmd, outcome(p, out, recovered))
+		return o.say(cmd, outcome(p, out, unfinished))
 	}
 	return exitError{code, explain(out, err)}
 }
@@ -163,8 +162,8 @@ func exitOf(out apply.Outcome, err error) int {
 	return 0
 }
 
-func outcome(p apply.Prepared, out apply.Outcome, recovered bool) string {
-	if p.Plan.Empty() && !recovered {
+func outcome(p apply.Prepared, out apply.Outcome, unfinished string) string {
+	if p.Plan.Empty() && unfinished == "" {
 		return fmt.Sprintf("generation %d is in force: nothing to do", out.To)
 	}
 	return fmt.Sprintf("generation %d is in force", out.To)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"meshgen/generator"
@@ -36,9 +37,9 @@ func (m *move) raiseBridge(context.Context) error {
 		}
 	}
 	dir := m.node.Layout.Path(runtimeUnits)
-	names := m.plan.Bridge
+	names := slices.Clone(m.plan.Bridge)
 	for _, h := range m.plan.Handover {
-		names = append(names[:len(names):len(names)], h.New)
+		names = append(names, h.New)
 		if err := generator.WriteFence(dir, h.New, []string{h.Old}); err != nil {
 			return err
 		}

@@ -1,0 +1,166 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"meshgen/internal/durable"
+	"meshgen/state"
+)
+
+// Unfinished says of a switch that has not ended whether it runs or was cut
+// short, and what is left to do; "" where there is none.
+func (n *Node) Unfinished() (string, error) {
+	s, ok := n.unfinished()
+	if !ok {
+		return "", nil
+	}
+	if pid, held := state.Holder(n.Layout); held && pid != os.Getpid() {
+		return fmt.Sprintf("a switch to generation %d is under way, process %d", s.Generation, pid), nil
+	}
+	current, _, err := state.Current(n.Layout)
+	if err != nil {
+		return "", err
+	}
+	if current == s.Generation {
+		return fmt.Sprintf("the switch to generation %d was cut short after it was in force; the next switch finishes it", s.Generation), nil
+	}
+	return fmt.Sprintf("the switch to generation %d was cut short before it was in force; the next switch undoes it", s.Generation), nil
+}
+
+func (n *Node) unfinished() (state.Switch, bool) {
+	if n.Ledger == nil {
+		return state.Switch{}, false
+	}
+	return n.Ledger.Unfinished()
+}
+
+// Recover finishes or undoes a switch that was cut short: where its generation
+// was in force already it goes forward, else back. Without one it only sweeps
+// what may be left in /run.
+func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	s, ok := n.unfinished()
+	if !ok {
+		return Outcome{}, errors.Join(clearPending(n.Layout), sweepOwn(n.Layout))
+	}
+	ctx = context.WithoutCancel(ctx)
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if current.Number == s.Generation {
+		from, err := n.generation(s.From)
+		if err != nil {
+			return Outcome{}, err
+		}
+		return n.advance(ctx, from, current, o, progress)
+	}
+	aim, err := n.generation(s.Generation)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return n.retreat(ctx, aim, current, state.Undone, progress)
+}
+
+// clearPending removes the link of a switch that had ended but for that.
+func clearPending(l state.Layout) error {
+	if _, pending, err := state.Pending(l); err != nil || !pending {
+		return err
+	}
+	return state.ClearPending(l)
+}
+
+// sweepOwn removes the temporaries that a switch cut short may have left in
+// meshgen's own directories, and what it kept in /run.
+func sweepOwn(l state.Layout) error {
+	for _, dir := range []string{l.Config, l.State, l.Backups()} {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			_, _ = durable.Sweep("/", resolved) // litter does no harm
+		}
+	}
+	return errors.Join(state.Tidy(l), sweepBridge(l))
+}
+
+// generation reads a generation; 0 is the empty one.
+func (n *Node) generation(number int) (state.Generation, error) {
+	if number == 0 {
+		return state.Generation{}, nil
+	}
+	return state.ReadGeneration(n.Layout, number)
+}
+
+// advance takes an unfinished switch on from where it was cut short.
+func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options, progress Progress) (Outcome, error) {
+	m, err := n.again(ctx, from, to, progress)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return n.carry(ctx, m, o)
+}
+
+// again makes the move from one generation to another anew, by what the ledger
+// and the machine say now, and records what it brings.
+func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
+	sweep(n.Layout, from, to)
+	n.forget()
+	b, err := n.lookBefore(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := n.plan(ctx, b, to)
+	if err != nil {
+		return nil, err
+	}
+	plan.Reread = n.Systemd != nil // what systemd was given last is not known
+	events, err := n.emissions(plan, to)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) > 0 {
+		if err := n.Ledger.Append(events...); err != nil {
+			return nil, err
+		}
+	}
+	return n.move(b, plan, to, progress), nil
+}
+
+// sweep removes the temporaries that a switch cut short may have left beside the
+// files of either generation.
+func sweep(l state.Layout, generations ...state.Generation) {
+	var dirs []string
+	for _, g := range generations {
+		for _, r := range g.Resources {
+			if r.File != nil {
+				dirs = append(dirs, filepath.Dir(r.File.Path))
+			}
+		}
+	}
+	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
+}
+
+// retreat brings back the set that an unfinished switch came from.
+func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, progress Progress) (Outcome, error) {
+	out := Outcome{From: from.Number, To: to.Number, Result: result}
+	m, err := n.again(ctx, from, to, progress)
+	if err != nil {
+		out.Result = ""
+		return out, err
+	}
+	m.undoing = true
+	if err := m.act(ctx); err != nil {
+		out.Result = ""
+		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
+	}
+	out.Failed = m.reports(ctx)
+	events, left := m.retire(ctx)
+	if s, open := n.unfinished(); open {
+		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: result})
+	}
+	if err := n.Ledger.Append(events...); err != nil {
+		return out, errors.Join(left, err)
+	}
+	return out, errors.Join(left, state.ClearPending(n.Layout))
+}
