@@ -15,7 +15,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,9 +115,7 @@ func (r *replay) whole(n int) {
 		r.convert(dir)
 		return
 	}
-	for _, e := range r.names(n) {
-		r.enablement(filepath.Join(dir, NormalDir, e), e)
-	}
+	r.enablement(r.names(n))
 }
 
 // convert runs the machine's converter, for a generation that was made where
@@ -134,96 +131,73 @@ func (r *replay) convert(dir string) {
 	r.fault(c.run(ctx, filepath.Join(dir, "quadlet"), r.dirs))
 }
 
-// names hands over the units of a generation that systemd was not given yet,
-// and returns the names of its enablement directories.
-func (r *replay) names(n int) (enablement []string) {
-	dir := filepath.Join(r.layout.Generation(n), NormalDir)
-	entries, err := os.ReadDir(dir)
+// names hands over the units of a generation that systemd was not given yet, and
+// returns those that it was.
+func (r *replay) names(n int) []Given {
+	units, err := ReadUnits(filepath.Join(r.layout.Generation(n), UnitsFile))
 	r.fault(err)
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() {
-			enablement = append(enablement, name)
-			continue
-		}
-		if r.given[name] {
+	var now []Given
+	for _, u := range units {
+		if r.given[u.Name] {
 			continue
 		}
 		// podman's generator writes over what stands where it wants to
 		// write: what it will make itself is left to it.
-		if path, ok := r.others[name]; ok {
-			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", name, path))
+		if path, ok := r.others[u.Name]; ok {
+			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", u.Name, path))
 			continue
 		}
-		if err := give(dir+"/"+name, r.dirs.Normal+"/"+name); err != nil {
+		if err := give(r.dirs.Normal+"/"+u.Name, u.Text); err != nil {
 			r.fault(err)
 			continue
 		}
-		r.given[name] = true
+		r.given[u.Name] = true
+		now = append(now, u)
 	}
-	return enablement
+	return now
 }
 
 // give hands a unit file to systemd: as a copy, since a link would let systemctl
 // enable make links of its own to a generation, which outlive it. It calls the
 // kernel itself: a file of package os is made for waiting, and takes twice the
 // time.
-func give(from, to string) error {
-	text, err := read(from)
+func give(path, text string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "create", Path: path, Err: err}
 	}
-	fd, err := unix.Open(to, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return &os.PathError{Op: "create", Path: to, Err: err}
-	}
-	n, err := unix.Write(fd, text)
+	n, err := unix.Write(fd, []byte(text))
 	if err == nil && n < len(text) {
 		err = io.ErrShortWrite
 	}
 	return errors.Join(err, unix.Close(fd))
 }
 
-func read(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }() // read-only
-	text := make([]byte, 0, 4096)
-	for {
-		if len(text) == cap(text) {
-			text = slices.Grow(text, cap(text))
+// enablement has targets pull units in, as the links in their .wants, .requires
+// and .upholds directories would: one drop-in each says the same at once.
+func (r *replay) enablement(units []Given) {
+	pulled := map[string][]string{}
+	for _, u := range units {
+		for _, link := range u.Links {
+			dir, _, _ := strings.Cut(link, "/")
+			pulled[dir] = append(pulled[dir], u.Name)
 		}
-		n, err := unix.Read(fd, text[len(text):cap(text)])
-		if err != nil {
-			return nil, &os.PathError{Op: "read", Path: path, Err: err}
-		}
-		if n == 0 {
-			return text, nil
-		}
-		text = text[:len(text)+n]
 	}
-}
-
-// enablement links units into a .wants or .requires directory.
-func (r *replay) enablement(dir, name string) {
-	entries, err := os.ReadDir(dir)
-	r.fault(err)
-	into := r.dirs.Normal + "/" + name
-	//nolint:gosec // systemctl reads it as anyone
-	if err := os.Mkdir(into, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		r.fault(err)
-		return
-	}
-	for _, e := range entries {
-		if !r.given[e.Name()] {
+	for dir, names := range pulled {
+		i := strings.LastIndexByte(dir, '.')
+		key := map[string]string{".wants": "Wants", ".requires": "Requires", ".upholds": "Upholds"}[dir[max(i, 0):]]
+		if key == "" {
+			r.fault(fmt.Errorf("%s: no enablement that is known", dir))
 			continue
 		}
-		err := os.Symlink("../"+e.Name(), into+"/"+e.Name())
-		if !errors.Is(err, os.ErrExist) {
+		into := r.dirs.Normal + "/" + dir[:i] + ".d"
+		//nolint:gosec // systemctl reads it as anyone
+		if err := os.MkdirAll(into, 0o755); err != nil {
 			r.fault(err)
+			continue
 		}
+		text := "# What meshgen has enabled.\n[Unit]\n" + key + "=" + strings.Join(names, " ") + "\n"
+		r.fault(give(into+"/50-meshgen-"+dir[i+1:]+".conf", text))
 	}
 }
 

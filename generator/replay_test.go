@@ -53,10 +53,11 @@ func (m machine) link(to, path string) {
 func (m machine) generation(n int, services []string, fences ...Fence) {
 	m.Helper()
 	tree := state.Tree{Files: map[string][]byte{ConvertedFile: []byte("quadlet\n")}, Links: map[string]string{}}
+	var units []Given
 	for _, s := range services {
-		tree.Files[filepath.Join(NormalDir, s)] = []byte("[Service]\nExecStart=/bin/" + s + "\n# " + strconv.Itoa(n))
-		tree.Links[filepath.Join(NormalDir, "multi-user.target.wants", s)] = "../" + s
+		units = append(units, Given{s, []string{"multi-user.target.wants/" + s}, "[Service]\nExecStart=/bin/" + s + "\n# " + strconv.Itoa(n)})
 	}
+	tree.Files[UnitsFile] = FormatUnits(units)
 	if len(fences) > 0 {
 		tree.Files[FencesFile] = []byte(FormatFences(fences))
 	}
@@ -107,6 +108,12 @@ func (m machine) replay() ([]string, error) {
 			return err
 		}
 		text, err := os.ReadFile(path)
+		if _, names, ok := strings.Cut(string(text), "\nWants="); ok {
+			for pulled := range strings.FieldsSeq(names) {
+				given = append(given, "normal/multi-user.target.wants/"+pulled+" -> ../"+pulled)
+			}
+			return err
+		}
 		if before, n, ok := strings.Cut(string(text), "\n# "); ok && strings.HasPrefix(before, "[Service]") {
 			given = append(given, name+" -> "+n+"/out/normal/"+filepath.Base(path))
 			return err
@@ -297,10 +304,10 @@ func TestReplayOfBrokenState(t *testing.T) {
 		m := newMachine(t)
 		m.generation(1, []string{"a.service"})
 		m.current(1)
-		if err := os.RemoveAll(filepath.Join(m.layout.Generation(1), NormalDir)); err != nil {
+		if err := os.Remove(filepath.Join(m.layout.Generation(1), UnitsFile)); err != nil {
 			t.Fatal(err)
 		}
-		m.wantFault("out/normal: no such file or directory")
+		m.wantFault("out/units: no such file or directory")
 	})
 	t.Run("the bridge leads to no generation", func(t *testing.T) {
 		m := newMachine(t)
@@ -336,8 +343,8 @@ func TestReplayGoesOnAfterAFault(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "b.service")); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, "multi-user.target.wants/a.service")); err == nil {
-		t.Error("another generator's unit was enabled")
+	if text, err := os.ReadFile(filepath.Join(dir, "multi-user.target.d/50-meshgen-wants.conf")); err != nil || strings.Contains(string(text), "a.service") {
+		t.Errorf("another generator's unit was enabled: %q, %v", text, err)
 	}
 }
 

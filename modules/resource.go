@@ -175,7 +175,7 @@ func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
 					hint = "want it in " + key
 				}
 				at, p := l.valuePlace(d, ownSection(d.Address.Kind), e.Key, i)
-				l.fault(at, p, flag+" would get by what meshgen knows", hint)
+				l.fault(at, p, flag+" would get past what meshgen knows", hint)
 			}
 		}
 	}

@@ -39,10 +39,16 @@ func TestRollbackBringsBackWhatWentDownToo(t *testing.T) {
 	v.Switch()
 	v.mustRun("m-a", "m-b")
 	v.WriteManifest(depending("no-such-program"))
+	v.WriteFile("/etc/systemd/system/own.service", "[Unit]\nRequires=m-b.service\nAfter=m-b.service\n[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "own")
 	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
 		t.Errorf("switch: %+v", r)
 	}
 	v.mustRun("m-a", "m-b")
+	if got := v.Show("own", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("own.service is %s", got)
+	}
 }
 
 // The owner's own unit that needs one of ours comes back with it.

@@ -239,8 +239,9 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if m.node.Systemd == nil {
 		return nil, nil
 	}
-	were := slices.Clone(m.plan.Dependents)
-	touched := slices.Concat(m.plan.Touched(), were)
+	touched := m.plan.Touched()
+	were := slices.DeleteFunc(slices.Clone(m.plan.Dependents), func(name string) bool { return slices.Contains(touched, name) })
+	touched = append(touched, were...)
 	for _, u := range m.to.Units {
 		if m.seen.units[u.Name].Up() && !slices.Contains(touched, u.Name) {
 			were = append(were, u.Name)

@@ -74,7 +74,6 @@ func Compile(ctx context.Context, l state.Layout, in Input, previous state.Gener
 	} else {
 		c.unconverted()
 	}
-	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
 	return c, err
 }
 
@@ -170,6 +169,16 @@ func (c *Compiled) convert(ctx context.Context, l state.Layout, converter genera
 		}
 	}
 	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint + "\n")
+	texts := map[string]string{}
+	if slices.ContainsFunc(previous.Units, func(u state.Unit) bool { return kept[u.Resource] }) {
+		before, err := generator.ReadUnits(filepath.Join(l.Generation(previous.Number), generator.UnitsFile))
+		if err != nil {
+			return err
+		}
+		for _, u := range before {
+			texts[u.Name] = u.Text
+		}
+	}
 	for _, u := range previous.Units {
 		if kept[u.Resource] {
 			c.keepUnit(u)
@@ -178,6 +187,7 @@ func (c *Compiled) convert(ctx context.Context, l state.Layout, converter genera
 	for _, r := range fresh {
 		name := units.Unit(r)
 		text := out.Units[name]
+		texts[name] = text
 		c.Tree.Files[filepath.Join(generator.NormalDir, name)] = []byte(text)
 		u := state.Unit{Name: name, Resource: r.Address, Digest: units.RunDigest(text), Text: state.TextDigest(text)}
 		for link, to := range out.Links {
@@ -190,6 +200,12 @@ func (c *Compiled) convert(ctx context.Context, l state.Layout, converter genera
 		slices.Sort(u.Links)
 		c.Generation.Units = append(c.Generation.Units, u)
 	}
+	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
+	given := make([]generator.Given, len(c.Generation.Units))
+	for i, u := range c.Generation.Units {
+		given[i] = generator.Given{Name: u.Name, Links: u.Links, Text: texts[u.Name]}
+	}
+	c.Tree.Files[generator.UnitsFile] = generator.FormatUnits(given)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"meshgen/internal/durable"
 	"meshgen/state"
@@ -62,7 +63,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	if err != nil {
 		return Outcome{}, err
 	}
-	return n.retreat(ctx, aim, current, state.Undone, progress)
+	return n.retreat(ctx, aim, current, state.Undone, nil, progress)
 }
 
 // clearPending removes the link of a switch that had ended but for that.
@@ -141,8 +142,9 @@ func sweep(l state.Layout, generations ...state.Generation) {
 	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
 }
 
-// retreat brings back the set that an unfinished switch came from.
-func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, progress Progress) (Outcome, error) {
+// retreat brings back the set that an unfinished switch came from, and the units
+// that it is known to have taken down beside.
+func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, down []string, progress Progress) (Outcome, error) {
 	out := Outcome{From: from.Number, To: to.Number, Result: result}
 	m, err := n.again(ctx, from, to, progress)
 	if err != nil {
@@ -150,6 +152,11 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 		return out, err
 	}
 	m.undoing = true
+	for _, name := range down {
+		if !slices.Contains(m.plan.Dependents, name) {
+			m.plan.Dependents = append(m.plan.Dependents, name)
+		}
+	}
 	if err := m.act(ctx); err != nil {
 		out.Result = ""
 		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)

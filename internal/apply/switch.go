@@ -190,11 +190,11 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 		// as it is, and must not stand in the way of the next switch.
 		return n.giveUp(m, err)
 	case err != nil && !m.inForce:
-		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.progress)
+		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.plan.Dependents, m.progress)
 		out.From = m.from.Number
 		return out, errors.Join(err, undo)
 	case (err != nil || len(failed) > 0) && m.fragile:
-		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.progress)
+		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.plan.Dependents, m.progress)
 		out.Failed = append(failed, out.Failed...)
 		return out, errors.Join(err, back)
 	}
