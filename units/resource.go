@@ -151,6 +151,14 @@ func (f Fault) Error() string {
 // positions.
 type Faults []Fault
 
+// Err returns the faults as an error; nil where there are none.
+func (f Faults) Err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
 // Error returns one fault a line, hints indented below theirs.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))

@@ -119,3 +119,72 @@ func TestNextSwitchTriesAgainWhatFailed(t *testing.T) {
 	v.Switch()
 	v.mustRun("m-a", "m-b")
 }
+
+// A unit changes that another, which runs, needs: that one is restarted with it,
+// and waited for.
+func TestChangeOfWhatAnotherNeeds(t *testing.T) {
+	for _, by := range []string{"Requires", "BindsTo", "PartOf"} {
+		t.Run(by, func(t *testing.T) {
+			v := Boot(t)
+			manifest := func(n int) string {
+				return strings.Replace(strings.Replace(depending("probe sleep"), "BindsTo", by, 1), `Exec:`, fmt.Sprintf(`Environment: N: "%d", Exec:`, n), 1)
+			}
+			v.WriteManifest(manifest(1))
+			v.Switch()
+			v.WriteManifest(manifest(2))
+			v.Switch()
+			v.mustRun("m-a", "m-b")
+			if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+				t.Errorf("plan: %+v", r)
+			}
+		})
+	}
+}
+
+// The owner's own unit that needs one of ours does not keep ours from going.
+func TestOwnersUnitDoesNotDecide(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(pair("ant", "bat"))
+	v.Switch()
+	v.WriteFile("/etc/systemd/system/own.service", "[Unit]\nRequires=ant.service\nAfter=ant.service\n[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "own")
+	v.WriteManifest(pair("cow", "bat"))
+	v.Switch()
+	v.mustRun("bat", "cow")
+}
+
+// One takes the name of another that is removed, and a third takes its name.
+func TestNamesMoveOnPastARemoval(t *testing.T) {
+	v := Boot(t)
+	one := func(id, name string) string {
+		return fmt.Sprintf("%s: {name: %q, Container: {Image: \"localhost/probe:1\", Network: \"none\", Environment: IS: %[1]q}}\n", id, name)
+	}
+	v.WriteManifest(single("containers: {" + one("a", "ant") + one("b", "bat") + "}"))
+	v.Switch()
+	v.WriteManifest(single("containers: {" + one("a", "bat") + one("c", "ant") + "}"))
+	v.Switch()
+	v.mustRun("ant", "bat")
+	v.mustBe("bat", "a")
+	v.mustBe("ant", "c")
+}
+
+// A signal does not leave half a switch: what was begun is finished.
+func TestSignalLetsTheSwitchFinish(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(pair("ant", "bat"))
+	v.Switch()
+	v.WriteManifest(pair("bat", "ant"))
+	kill := v.Command("sh", "-c", "until [ -e /etc/meshgen/pending ]; do :; done; pkill --signal=INT --exact meshgen")
+	if err := kill.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := v.Exec("meshgen", "switch")
+	_ = kill.Wait() // it found nothing to interrupt where it came too late
+	if r.Code != 0 {
+		t.Errorf("switch: %+v", r)
+	}
+	v.mustRun("ant", "bat")
+	v.mustBe("bat", "one")
+	v.mustBeSwept()
+}

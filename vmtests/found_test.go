@@ -69,31 +69,39 @@ func TestUnitThatItsOwnerTookOverIsLeftAlone(t *testing.T) {
 	v.mustRun("m-y")
 }
 
-// A file that someone made where one of ours was to come is not removed when the
-// switch is undone, nor after a switch that was cut short.
+// A file that someone made where one of ours was to come, in a switch that was
+// cut short, is not removed when that is undone.
 func TestFileThatCameBetweenIsKept(t *testing.T) {
 	v := Boot(t)
-	v.WriteManifest(single(`containers: x: ` + probe))
-	v.Switch()
-	v.WriteManifest(single(`containers: x: {Container: {Image: "localhost/probe:1", Network: "none", Environment: A: "b", StopTimeout: 3, Exec: "probe sleep"}}
-	files: f: {path: "/etc/between.conf", content: "ours"}`))
-	// Killed when it renames its file into place: the ledger names it, and it is
-	// not there.
-	v.Exec("strace", "--follow-forks", "--quiet=all", "--output=/dev/null", "-e", "trace=renameat,renameat2", "-e", "inject=renameat,renameat2:signal=SIGKILL:when=3", "meshgen", "switch")
-	if !v.Exists("/etc/meshgen/pending") {
-		t.Skip("the switch was not cut short") // it is by the count of renames
+	manifest := func(name, rest string) string {
+		return single(fmt.Sprintf(`
+	containers: x: Container: {Image: "localhost/probe:1", Network: "none", ContainerName: %q, StopTimeout: 2, Exec: "sh -c 'trap : TERM; while :; do sleep 1; done'"}`, name) + rest)
 	}
+	v.WriteManifest(manifest("one", ""))
+	v.Switch()
+	v.WriteManifest(manifest("two", `
+	files: f: {path: "/etc/between.conf", content: "ours"}`))
+	// Killed while it waits for the container to stop: the ledger has the file's
+	// name, and the file is not there.
+	kill := v.Command("sh", "-c", "until [ -e /etc/meshgen/pending ]; do :; done; pkill --signal=KILL --exact meshgen")
+	if err := kill.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if r := v.Exec("meshgen", "switch"); r.Code == 0 {
+		t.Fatal("the switch was not killed")
+	}
+	_ = kill.Wait() // it has done its work
 	if v.Exists("/etc/between.conf") {
-		v.Run("rm", "/etc/between.conf")
+		t.Fatal("the switch was killed too late")
 	}
 	v.WriteFile("/etc/between.conf", "the owner's\n")
-	r := v.Exec("meshgen", "switch")
-	if r.Code != 3 {
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 {
 		t.Errorf("switch: %+v", r)
 	}
 	if text := v.ReadFile("/etc/between.conf"); text != "the owner's\n" {
 		t.Errorf("the owner's file holds %q", text)
 	}
+	v.mustRun("one")
 }
 
 // What its owner masked stays down, and keeps nothing else from its place.
@@ -108,4 +116,17 @@ func TestMaskedUnitStaysDown(t *testing.T) {
 	v.WriteManifest(manifest(2))
 	v.Switch()
 	v.mustRun("m-y")
+}
+
+// One that was masked while it runs is handed over like any other when it is
+// renamed: the two never run side by side.
+func TestMaskedUnitIsRenamed(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(pair("ant", "bat"))
+	v.Switch()
+	v.Run("systemctl", "mask", "ant")
+	v.WriteManifest(pair("cow", "bat"))
+	v.Switch()
+	v.mustRun("bat", "cow")
+	v.mustNotOverlap("ant", "cow")
 }

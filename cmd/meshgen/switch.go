@@ -178,7 +178,11 @@ func explain(out apply.Outcome, err error) error {
 	}
 	switch out.Result {
 	case state.RolledBack:
-		lines = append(lines, fmt.Sprintf("rolled back: %s", inForce(out.To)), "hint: mend the manifest or what it needs, then switch again")
+		back := "rolled back: " + inForce(out.To)
+		if out.Incomplete {
+			back = fmt.Sprintf("rolled back: generation %d is in force again, and not all of its units came up", out.To)
+		}
+		lines = append(lines, back, "hint: mend the manifest or what it needs, then switch again")
 	case state.Failed:
 		lines = append(lines, fmt.Sprintf("generation %d is in force, with what is said above", out.To), "hint: the next switch tries again what is left")
 	case state.Undone:

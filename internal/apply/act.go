@@ -230,28 +230,37 @@ func (m *move) startUnits(ctx context.Context) error {
 		return err
 	}
 	for _, j := range m.jobs(ctx, host.Start, interrupted) {
-		m.fail(j.Unit, j.Err)
+		// One that is not of meshgen is said, and decides nothing.
+		if m.declares(j.Unit) {
+			m.fail(j.Unit, j.Err)
+		}
 	}
 	return nil
 }
 
+func (m *move) declares(unit string) bool {
+	return slices.ContainsFunc(m.to.Units, func(u state.Unit) bool { return u.Name == unit })
+}
+
+// interrupted returns the units that were up, that the plan has no other part
+// for, and that went down. One that systemd is bringing up again is among them:
+// a job to start it is waited for.
 func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if m.node.Systemd == nil {
 		return nil, nil
 	}
-	touched := m.plan.Touched()
-	were := slices.DeleteFunc(slices.Clone(m.plan.Dependents), func(name string) bool { return slices.Contains(touched, name) })
-	touched = append(touched, were...)
+	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
-		if m.seen.units[u.Name].Up() && !slices.Contains(touched, u.Name) {
+		if m.seen.units[u.Name].Up() && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
 	}
+	touched := m.plan.Touched()
 	now, err := m.node.Systemd.Units(ctx, were)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(were, func(name string) bool { return now[name].Active != "inactive" }), nil
+	return slices.DeleteFunc(were, func(name string) bool {
+		depends := slices.Contains(m.plan.Dependents, name)
+		return slices.Contains(touched, name) || now[name].Active == "active" || (!depends && now[name].Active != "inactive")
+	}), err
 }
 
 // confirm sees that each unit of the plan is up and from our definition, and

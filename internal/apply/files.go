@@ -103,12 +103,11 @@ func (m *move) unchanged(t units.Target) error {
 func (m *move) backUp(t units.Target) error {
 	seen, there := m.seen.observed.Files[t]
 	record, ours := m.records[t]
-	if !there || !ours || seen.Digest == record.Digest || strings.HasPrefix(seen.Digest, "a ") {
+	if !there || !ours || seen.Digest == record.Digest {
 		return nil
 	}
-	path := m.node.Layout.Path(t.Name())
-	content, err := os.ReadFile(path) //nolint:gosec // a declared path
-	if err != nil {
+	content, err := keepable(m.node.Layout.Path(t.Name()))
+	if err != nil || content == nil {
 		return err
 	}
 	name := time.Now().UTC().Format("20060102T150405Z") + strings.ReplaceAll(t.Name(), "/", "!")
@@ -125,6 +124,22 @@ func (m *move) backUp(t units.Target) error {
 	}
 	m.progress(Event{Step: Step{Op: "keep", Target: t, Reason: "as other hands left it, in " + backup}, Ended: true})
 	return nil
+}
+
+// keepable returns what is to be kept of a file: its content, or where it leads
+// if it is a link; nil of what has neither.
+func keepable(path string) ([]byte, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, err := os.Readlink(path)
+		return []byte("a symbolic link to " + to + "\n"), err
+	case info.Mode().IsRegular():
+		return os.ReadFile(path) //nolint:gosec // a declared path
+	}
+	return nil, nil
 }
 
 // missingDirs returns the directories that a file needs and that are not there,

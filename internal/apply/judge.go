@@ -136,6 +136,9 @@ func strayed(before, desired state.Generation) units.Faults {
 		if !ok {
 			former, ok = old[units.Unit(r)]
 		}
+		if !ok {
+			former, ok = moved(before, byAddress(desired), r)
+		}
 		if r.Address.Kind != units.KindContainer || !ok {
 			continue
 		}
@@ -147,12 +150,26 @@ func strayed(before, desired state.Generation) units.Faults {
 			}
 			refused = append(refused, units.Fault{
 				Position: r.Position,
-				Message:  fmt.Sprintf("%s: would find the empty %s at %s, where it has its data in %s", r.Address, there, path, then),
+				Message:  fmt.Sprintf("%s: would find %s at %s, where it has its data in %s", r.Address, there, path, then),
 				Hint:     fmt.Sprintf("keep the data with VolumeName: %q in the new volume, or declare the new volume in a switch of its own first", then.Name()),
 			})
 		}
 	}
 	return refused
+}
+
+// moved returns the container that is no longer declared and that this one looks
+// like, of another module by the same id.
+func moved(before state.Generation, desired map[units.Address]units.Resource, r units.Resource) (units.Resource, bool) {
+	for _, former := range before.Resources {
+		if _, stays := desired[former.Address]; stays || former.Address.Kind != r.Address.Kind || former.Address.ID != r.Address.ID {
+			continue
+		}
+		if former.Value("Container", "Image") == r.Value("Container", "Image") {
+			return former, true
+		}
+	}
+	return units.Resource{}, false
 }
 
 func declares(volumes map[string]units.Target, object units.Target) bool {

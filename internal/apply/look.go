@@ -109,8 +109,8 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 		if d.Fragment == "" || d.Fragment == generatedBy+name {
 			continue
 		}
-		if to, err := os.Readlink(d.Fragment); err == nil && ours(n.Layout, to) {
-			continue
+		if to, err := os.Readlink(d.Fragment); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+			continue // a mask defines nothing
 		}
 		found[name] = d.Fragment
 	}

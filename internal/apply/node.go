@@ -73,7 +73,8 @@ func (n *Node) open(ctx context.Context) error {
 	if n.Layout.Root != "/" {
 		return nil
 	}
-	n.Systemd, err = host.Dial(ctx)
+	// A signal ends the switch in its own time, and not the connection.
+	n.Systemd, err = host.Dial(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}

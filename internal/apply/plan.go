@@ -281,7 +281,11 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		p.because("stop", u.Name, "its container gets another name")
 	default:
 		p.restart[u.Name] = true
-		p.because("restart", u.Name, "its definition changed")
+		if r.Started == u.Digest {
+			p.because("restart", u.Name, "a switch was cut short on its way to restart it")
+		} else {
+			p.because("restart", u.Name, "its definition changed")
+		}
 	}
 }
 

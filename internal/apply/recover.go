@@ -45,7 +45,8 @@ func (n *Node) unfinished() (state.Switch, bool) {
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	s, ok := n.unfinished()
 	if !ok {
-		return Outcome{}, errors.Join(clearPending(n.Layout), sweepOwn(n.Layout))
+		sweepOwn(n.Layout)
+		return Outcome{}, clearPending(n.Layout)
 	}
 	ctx = context.WithoutCancel(ctx)
 	current, err := n.InForce()
@@ -75,14 +76,15 @@ func clearPending(l state.Layout) error {
 }
 
 // sweepOwn removes the temporaries that a switch cut short may have left in
-// meshgen's own directories, and what it kept in /run.
-func sweepOwn(l state.Layout) error {
+// meshgen's own directories, and what it kept in /run, as far as it can: such
+// litter does no harm.
+func sweepOwn(l state.Layout) {
 	for _, dir := range []string{l.Config, l.State, l.Backups()} {
 		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-			_, _ = durable.Sweep("/", resolved) // litter does no harm
+			_, _ = durable.Sweep("/", resolved) // as said above
 		}
 	}
-	return errors.Join(state.Tidy(l), sweepBridge(l))
+	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
 // generation reads a generation; 0 is the empty one.
@@ -114,6 +116,10 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, progress Pr
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
+	}
+	faults, err := n.guard(ctx, plan, to)
+	if err != nil || len(faults) > 0 {
+		return nil, errors.Join(err, faults.Err())
 	}
 	plan.Reread = n.Systemd != nil // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
@@ -162,6 +168,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
 	}
 	out.Failed = m.reports(ctx)
+	out.Incomplete = len(m.failed) > 0
 	events, left := m.retire(ctx)
 	if s, open := n.unfinished(); open {
 		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: result})

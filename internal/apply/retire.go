@@ -113,7 +113,7 @@ func (m *move) unlinkFiles(targets []units.Target) (kept map[units.Target]error,
 func (m *move) never(t units.Target) bool {
 	seen, there := m.seen.observed.Files[t]
 	record := m.records[t]
-	return m.undoing && there && record.First.Generation == m.from.Number &&
+	return m.undoing && there && record.Last.Generation == m.from.Number &&
 		(seen != state.FileState{Digest: record.Digest, Meta: record.Definition})
 }
 
@@ -209,7 +209,7 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		return m.neverStarted(record)
 	}
 	o, there, err := m.node.object(ctx, t)
-	if err != nil || !there || !marked(o, record) {
+	if err != nil || !there || !marked(o, record) || m.seen.foreign[o.Unit] != "" {
 		return err
 	}
 	if t.Kind() == units.TargetContainer {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"net/netip"
 	"slices"
 
 	"meshgen/state"
@@ -10,11 +11,11 @@ import (
 // networks finds the networks that have to make room. One keeps its options for
 // as long as it exists, and podman gives a subnet to one network only.
 func (p *planner) networks() {
-	subnets := false
+	var subnets []netip.Prefix
 	was, now := networksByObject(p.generation), networksByObject(p.desired)
 	for object, r := range now {
 		if before, ok := was[object]; !ok || !sameSection(before, r, "Network") {
-			subnets = subnets || r.Value("Network", "Subnet") != ""
+			subnets = append(subnets, subnetsOf(r)...)
 		}
 	}
 	for _, r := range p.generation.Resources {
@@ -29,10 +30,22 @@ func (p *planner) networks() {
 		if kept && (sameSection(r, after, "Network") || p.madeBy(after)) {
 			continue
 		}
-		if kept || (subnets && r.Value("Network", "Subnet") != "") {
+		overlaps := slices.ContainsFunc(subnetsOf(r), func(s netip.Prefix) bool { return slices.ContainsFunc(subnets, s.Overlaps) })
+		if kept || overlaps {
 			p.free(r, object)
 		}
 	}
+}
+
+// subnetsOf returns the subnets that a network has been given.
+func subnetsOf(r units.Resource) []netip.Prefix {
+	var subnets []netip.Prefix
+	for _, v := range r.Values("Network", "Subnet") {
+		if s, err := netip.ParsePrefix(v); err == nil { // podman says what is wrong with it
+			subnets = append(subnets, s)
+		}
+	}
+	return subnets
 }
 
 // madeBy reports whether a network that lies on the machine was made by the
@@ -86,6 +99,10 @@ func (p *planner) halt(name string, a units.Address, reason string) {
 	delete(p.handover, successor)
 	delete(p.restart, successor)
 	p.start[successor] = true
+	if p.seen.units[successor].Up() && !p.stop[successor] {
+		p.stop[successor] = true // it is somebody else's as yet
+		p.because("stop", successor, "its name goes to "+a.String())
+	}
 }
 
 // contention has a unit stop first whose name, container name or port goes to

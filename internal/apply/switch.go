@@ -29,6 +29,8 @@ type Outcome struct {
 	// Failed are the units that did not come up, each with what is wrong and
 	// the last lines of its log.
 	Failed []string
+	// Incomplete tells that some of them are of a set that was brought back.
+	Incomplete bool
 }
 
 // Switch does what was prepared. The ledger names everything before it exists.
