@@ -270,7 +270,7 @@ func (p *planner) succeed(a units.Address) {
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
 	case seen.Load == "masked": // its owner's word
-	case !seen.Up():
+	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
 		}
