@@ -41,7 +41,7 @@ func (n *Node) unfinished() (state.Switch, bool) {
 
 // Recover finishes or undoes a switch that was cut short: where its generation
 // was in force already it goes forward, else back. Without one it only sweeps
-// what may be left in /run.
+// the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	s, ok := n.unfinished()
 	if !ok {

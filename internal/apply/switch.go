@@ -53,7 +53,7 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
 	}
 	if err := n.intend(p, to); err != nil {
-		return out, err
+		return out, fmt.Errorf("%w\nhint: nothing was acted on; the next switch undoes what was recorded", err)
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
 	m := n.move(p.before, p.Plan, to, progress)
@@ -133,6 +133,13 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 	for _, u := range to.Units {
 		digest[u.Name] = u.Digest
 	}
+	for _, r := range plan.Write { // also one that is put back: its directory may be gone too
+		for _, dir := range missingDirs(n.Layout, r.File.Path) {
+			events = append(events, state.Event{
+				Kind: state.EventEmit, Generation: to.Number, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
+			})
+		}
+	}
 	for _, t := range plan.Emit {
 		r := owner[t]
 		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address, Origin: "written"}
@@ -145,11 +152,6 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 			e.Digest, e.Definition = digest[t.Name()], string(text)
 		case units.TargetFile:
 			e.Digest, e.Definition = r.File.Digest, state.FileMeta(*r.File)
-			for _, dir := range missingDirs(n.Layout, r.File.Path) {
-				events = append(events, state.Event{
-					Kind: state.EventEmit, Generation: to.Number, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
-				})
-			}
 		}
 		events = append(events, e)
 	}
@@ -203,7 +205,7 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 	return n.close(ctx, m, o, failed, err)
 }
 
-// giveUp ends a switch that changed nothing.
+// giveUp ends a switch that was to put the set in force right, and could not.
 func (n *Node) giveUp(m *move, err error) (Outcome, error) {
 	out := Outcome{From: m.from.Number, To: m.to.Number, Result: state.Undone}
 	end := n.Ledger.Append(state.Event{Kind: state.EventEnd, Generation: m.to.Number, Result: state.Undone})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -166,11 +165,4 @@ func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 
 func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
-}
-
-// IsExit reports whether a podman call ran and exited other than 0, so that
-// what it was asked was refused rather than not answered.
-func IsExit(err error) bool {
-	var e *exec.ExitError
-	return errors.As(err, &e)
 }
