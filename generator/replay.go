@@ -44,9 +44,9 @@ type Dirs struct {
 	Normal, Early, Late string
 }
 
-// Replay gives systemd the units of the generation in force, by copies in d. While a switch has
-// its bridge up, that is the old generation whole and of the new one the names
-// that the old lacks, without their enablement.
+// Replay gives systemd the units of the generation in force, by copies in d.
+// While a switch has its bridge up, that is the old generation whole and of the
+// new one the names that the old lacks, without their enablement.
 //
 // It does what it can: the error tells all that could not be done.
 func Replay(l state.Layout, d Dirs) error {
