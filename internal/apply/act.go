@@ -313,14 +313,9 @@ func (m *move) confirm(ctx context.Context) error {
 	return m.node.Ledger.Append(started...)
 }
 
-// settleFor is how long a unit has to stay up to count as up. For systemd a
-// container has started once its process runs; one that ends at once, over a
-// word in its configuration, has done so by then.
-const settleFor = 200 * time.Millisecond
-
 // settle waits until every unit that was brought up has been so for a moment.
 func (m *move) settle(ctx context.Context) error {
-	left := time.NewTimer(time.Until(m.started.Add(settleFor)))
+	left := time.NewTimer(time.Until(m.started.Add(m.node.Settle)))
 	defer left.Stop()
 	select {
 	case <-left.C:
@@ -340,7 +335,7 @@ func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
 	case d.Fragment != generatedBy+name:
 		return fmt.Errorf("%s: runs from %s, which is not of meshgen", name, d.Fragment)
-	case u.Active == "active" && d.Type == "notify" && host.PayloadEnded(d.ControlGroup):
+	case u.Active == "active" && d.Type == "notify" && m.node.Systemd.PayloadEnded(d.ControlGroup):
 		return fmt.Errorf("%s: its container ended at once", name)
 	case u.Active == "active" || u.Active == "reloading":
 		return nil

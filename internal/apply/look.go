@@ -109,7 +109,7 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 		if d.Fragment == "" || d.Fragment == generatedBy+name {
 			continue
 		}
-		if to, err := os.Readlink(d.Fragment); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+		if to, err := os.Readlink(n.Layout.Path(d.Fragment)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
 			continue // a mask defines nothing
 		}
 		found[name] = d.Fragment
@@ -248,12 +248,12 @@ func (n *Node) object(ctx context.Context, t units.Target) (host.Object, bool, e
 
 // listing holds podman's lists of one look, each made when first asked for.
 type listing struct {
-	podman host.Podman
+	podman Podman
 	lists  map[string]func() (map[string]host.Object, error)
 	mu     sync.Mutex
 }
 
-func newListing(p host.Podman) *listing {
+func newListing(p Podman) *listing {
 	return &listing{podman: p, lists: map[string]func() (map[string]host.Object, error){}}
 }
 
@@ -267,7 +267,7 @@ func (n *Node) Foresee(ctx context.Context) {
 
 // forget drops the lists: what was listed may have changed.
 func (n *Node) forget() {
-	if n.objects != nil {
+	if n.Podman != nil {
 		n.objects = newListing(n.Podman)
 	}
 }

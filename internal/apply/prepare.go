@@ -2,10 +2,8 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"slices"
 
-	"meshgen/generator"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -85,14 +83,10 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 // compile spares the work where the manifest is that of the generation in force
 // and the converter the one that made it.
 func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
-	converter, ok := generator.FindConverter(n.Layout.Root)
-	if !ok && n.Systemd != nil {
-		return Compiled{}, errors.New("quadlet: not on this machine\nhint: it comes with podman 4.4 and later")
-	}
-	if current.Number > 0 && in.Digest == current.Manifest && converter.Fingerprint == current.Converter {
+	if current.Number > 0 && in.Digest == current.Manifest && fingerprint(n.Converter) == current.Converter {
 		return Compiled{Generation: current}, nil
 	}
-	return Compile(ctx, n.Layout, in, current)
+	return Compile(ctx, n.Layout, n.Converter, in, current)
 }
 
 func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation) (before, error) {

@@ -92,7 +92,7 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	g.Decisions = p.Transitions
 	// A generation without a ledger would be one that nobody answers for.
 	if n.Ledger == nil {
-		ledger, err := state.CreateLedger(n.Layout, n.machine)
+		ledger, err := state.CreateLedger(n.Layout, n.machineID)
 		if err != nil {
 			return g, err
 		}
