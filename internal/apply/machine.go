@@ -88,7 +88,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 
 // LocalConverter returns the converter that lies below the root of the layout;
 // nil where there is none.
-func LocalConverter(l state.Layout) Converter { //nolint:iface // nil where there is none
+func LocalConverter(l state.Layout) Converter { //nolint:iface,ireturn // nil where there is none
 	if c, ok := generator.FindConverter(l.Root); ok {
 		return c
 	}
