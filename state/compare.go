@@ -17,6 +17,12 @@ type Observed struct {
 	// Taken are the declared targets that exist and that the ledger does not
 	// have as ours, with what holds each, in words.
 	Taken map[units.Target]string
+	// Overridden are the units of ours that other hands keep systemd from
+	// running as they are declared, with how, in words.
+	Overridden map[units.Target]string
+	// Damaged are the units of the generation in force that are no longer as
+	// they were written.
+	Damaged map[units.Target]bool
 }
 
 // FileState is a config file as it lies on the machine.
@@ -90,11 +96,13 @@ func (c *comparison) resource(r units.Resource) {
 	}
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
+	c.drifted(r.Address, first)
+	c.moved(r.Address, first)
 	switch {
 	case ours && record.Resource == r.Address:
 	case c.named(r.Address): // and this name is new to it
 	case ours && record.State == Live && c.declaredNowhere(record.Resource):
-		c.add(Transition{Kind: Transfer, Resource: r.Address, From: first, To: first, Reason: "was " + record.Resource.String()})
+		c.add(Transition{Kind: Transfer, Resource: r.Address, From: first, To: first, Reason: "was " + c.formers(targets)})
 		c.transferred[record.Resource] = true
 		former = record.Resource
 	default:
@@ -116,6 +124,46 @@ func (c *comparison) resource(r units.Resource) {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
 	}
 }
+
+// drifted tells what other hands did to a unit that is declared and ours.
+func (c *comparison) drifted(a units.Address, t units.Target) {
+	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+		return
+	}
+	if how := c.seen.Overridden[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: how})
+	}
+	if c.seen.Damaged[t] {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: "its definition was changed by other hands"})
+	}
+}
+
+// moved tells from where the manifest says that the resource came, while the
+// ledger has it there.
+func (c *comparison) moved(a units.Address, first units.Target) {
+	for _, r := range c.of[a] {
+		if r.Recorded != (units.Address{}) && r.Target.Kind() == first.Kind() {
+			c.add(Transition{Kind: Transfer, Resource: a, From: r.Target, To: first, Reason: "moved from " + r.Recorded.String()})
+			return
+		}
+	}
+}
+
+// formers returns the resources that have one of the targets and are no longer
+// declared, in words.
+func (c *comparison) formers(targets []units.Target) string {
+	var names []string
+	for _, t := range targets {
+		r, ours := c.live[t]
+		if name := r.Resource.String(); ours && t.Kind() != units.TargetPort && c.declaredNowhere(r.Resource) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, Or)
+}
+
+// Or stands between the resources of a transfer that may come from several.
+const Or = " or "
 
 func (c *comparison) declaredNowhere(a units.Address) bool {
 	_, ok := c.position[a]

@@ -193,7 +193,7 @@ func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool
 // emits reports whether the ledger does not yet have the target just so.
 func (p *planner) emits(t units.Target, r units.Resource) bool {
 	record, ours := p.record[t]
-	if !ours || record.State != state.Live || record.Resource != r.Address {
+	if !ours || record.State != state.Live || record.Resource != r.Address || record.Recorded != (units.Address{}) {
 		return true
 	}
 	switch t.Kind() {

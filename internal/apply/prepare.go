@@ -36,7 +36,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	p.Transitions, p.Rejected = judge(p.before.transitions, current, compiled.Generation)
+	p.Transitions, p.Rejected = judge(p.before, compiled.Generation)
 	if len(p.Rejected) > 0 {
 		return p, nil
 	}
@@ -90,7 +90,8 @@ func (n *Node) compile(ctx context.Context, in Input, current state.Generation) 
 }
 
 func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation) (before, error) {
-	b := before{generation: from, records: n.records()}
+	var b before
+	b.generation, b.records = state.Follow(desired, from, n.records())
 	var err error
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
