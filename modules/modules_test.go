@@ -149,6 +149,9 @@ func dump(m Manifest) string {
 		if r.Name != "" {
 			fmt.Fprintf(&b, "name %s\n", r.Name)
 		}
+		for _, transition := range slices.Sorted(maps.Keys(r.Policy)) {
+			fmt.Fprintf(&b, "%s: %s\n", transition, r.Policy[transition])
+		}
 		for _, a := range r.Uses {
 			fmt.Fprintf(&b, "uses %s\n", a)
 		}

@@ -103,7 +103,9 @@ func (l *loader) moveEnd(all fields, name string) (moveEnd, bool) {
 func (s *schema) kinds() []string {
 	var kinds []string
 	for label := range s.shapeOf(s.definition("#Module")).fields {
-		kinds = append(kinds, string(kindOf(label)))
+		if label != policyField {
+			kinds = append(kinds, string(kindOf(label)))
+		}
 	}
 	slices.Sort(kinds)
 	return kinds

@@ -140,9 +140,10 @@ func sameResource(a, b units.Resource) bool {
 	return reflect.DeepEqual(unplaced(a), unplaced(b))
 }
 
-// unplaced returns the resource without its positions and contents.
+// unplaced returns the resource without its positions, contents and policy,
+// which make no difference to what becomes of it.
 func unplaced(r units.Resource) units.Resource {
-	r.Position = units.Position{}
+	r.Position, r.Policy = units.Position{}, nil
 	r.Sections = slices.Clone(r.Sections)
 	for i, s := range r.Sections {
 		entries := slices.Clone(s.Entries)
