@@ -64,6 +64,7 @@ type comparison struct {
 	of       map[units.Address][]Record
 	position map[units.Address]units.Position
 	unit     map[units.Address]Unit
+	first    map[units.Target]units.Address // of declared resources, by the target each is best known by
 	// transferred are the addresses whose first name a resource at another
 	// address has now.
 	transferred map[units.Address]bool
@@ -73,8 +74,10 @@ type comparison struct {
 func (c *comparison) declare(desired Generation) {
 	c.position = make(map[units.Address]units.Position, len(desired.Resources))
 	c.unit = make(map[units.Address]Unit, len(desired.Units))
+	c.first = make(map[units.Target]units.Address, len(desired.Resources))
 	for _, r := range desired.Resources {
 		c.position[r.Address] = r.Position
+		c.first[units.Targets(r)[0]] = r.Address
 	}
 	for _, u := range desired.Units {
 		c.unit[u.Resource] = u
@@ -102,7 +105,7 @@ func (c *comparison) resource(r units.Resource) {
 	case ours && record.Resource == r.Address:
 	case c.named(r.Address): // and this name is new to it
 	case ours && record.State == Live && c.declaredNowhere(record.Resource):
-		c.add(Transition{Kind: Transfer, Resource: r.Address, From: first, To: first, Reason: "was " + c.formers(targets)})
+		c.add(c.transfer(r.Address, targets))
 		c.transferred[record.Resource] = true
 		former = record.Resource
 	default:
@@ -149,21 +152,33 @@ func (c *comparison) moved(a units.Address, first units.Target) {
 	}
 }
 
-// formers returns the resources that have one of the targets and are no longer
-// declared, in words.
-func (c *comparison) formers(targets []units.Target) string {
-	var names []string
+// transfer tells which resources, no longer declared, have the names that are to
+// be this one's.
+func (c *comparison) transfer(a units.Address, targets []units.Target) Transition {
+	var formers []units.Address
+	var words []string
 	for _, t := range targets {
 		r, ours := c.live[t]
-		if name := r.Resource.String(); ours && t.Kind() != units.TargetPort && c.declaredNowhere(r.Resource) && !slices.Contains(names, name) {
-			names = append(names, name)
+		if ours && t.Kind() != units.TargetPort && c.mayBe(r.Resource, a) && !slices.Contains(formers, r.Resource) {
+			formers = append(formers, r.Resource)
+			words = append(words, r.Resource.String())
 		}
 	}
-	return strings.Join(names, Or)
+	t := Transition{Kind: Transfer, Resource: a, From: targets[0], To: targets[0], Reason: "was " + strings.Join(words, " or ")}
+	if len(formers) > 1 {
+		t.Candidates = formers
+	}
+	return t
 }
 
-// Or stands between the resources of a transfer that may come from several.
-const Or = " or "
+// mayBe reports whether a resource that is no longer declared may be the declared
+// one at address a: whether no other has its name.
+func (c *comparison) mayBe(former, a units.Address) bool {
+	return c.declaredNowhere(former) && !slices.ContainsFunc(c.of[former], func(r Record) bool {
+		by, declared := c.first[r.Target]
+		return declared && by != a
+	})
+}
 
 func (c *comparison) declaredNowhere(a units.Address) bool {
 	_, ok := c.position[a]

@@ -34,7 +34,7 @@ type Record struct {
 	Target   units.Target
 	Resource units.Address
 	Earlier  []units.Address // resources that held the target before, oldest first
-	// Recorded is its resource in the ledger, where [Follow] led on from it.
+	// Recorded is its resource in the ledger, where [Rehome] led on from it.
 	Recorded units.Address
 	State    TargetState
 	Origin   string

@@ -48,6 +48,7 @@ func (m *move) act(ctx context.Context) error {
 		m.raiseBridge,
 		m.rescue,
 		m.stopUnits,
+		m.endOutlived,
 		m.freeNetworks,
 		func(context.Context) error { return m.flip(staged) },
 		m.handOver,

@@ -17,13 +17,13 @@ func TestPolicyIsNoChange(t *testing.T) {
 		Address: units.Address{Module: "m", Kind: units.KindContainer, ID: "web"}, Name: "m-web",
 		Sections: []units.Section{{Name: "Container", Entries: []units.Entry{{Key: "Image", Values: []string{"web"}}}}},
 	}
-	first, err := Compile(t.Context(), l, Input{Resources: []units.Resource{web}}, state.Generation{})
+	first, err := Compile(t.Context(), l, nil, Input{Resources: []units.Resource{web}}, state.Generation{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Generation.Number = 1
 	web.Policy = map[string]string{"remove": "keep"}
-	second, err := Compile(t.Context(), l, Input{Resources: []units.Resource{web}}, first.Generation)
+	second, err := Compile(t.Context(), l, nil, Input{Resources: []units.Resource{web}}, first.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,10 +109,11 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
 	sweep(n.Layout, from, to)
 	n.forget()
-	b, err := n.lookBefore(ctx, from, to)
+	b, err := n.lookBefore(ctx, from, to, nil)
 	if err != nil {
 		return nil, err
 	}
+	b.transitions, _ = judge(b, to) // what was begun is not refused on its way
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err

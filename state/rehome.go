@@ -6,12 +6,12 @@ import (
 	"meshgen/units"
 )
 
-// Follow returns what a node had, a generation and records, under the addresses
+// Rehome returns what a node had, a generation and records, under the addresses
 // to which the moves of what is desired lead, so that one resource has one
 // address in all that is compared. A move that leads to nothing declared is not
 // followed, nor is one from an address that is declared. What it is given stays
 // as it is.
-func Follow(desired Generation, before Generation, records []Record) (Generation, []Record) {
+func Rehome(desired Generation, before Generation, records []Record) (Generation, []Record) {
 	if len(desired.Moved.Resources)+len(desired.Moved.Modules) == 0 {
 		return before, records
 	}
