@@ -35,7 +35,11 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	compiled, err := n.compile(ctx, in, current, len(damaged) > 0)
+	base := current
+	if len(damaged) > 0 {
+		base.Converter = "" // no unit of it is taken over, only the contents of files
+	}
+	compiled, err := n.compile(ctx, in, base)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -93,12 +97,9 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 }
 
 // compile spares the work where the manifest is that of the generation in force
-// and the converter the one that made it. Of one that is damaged nothing is taken
-// over but the contents of files.
-func (n *Node) compile(ctx context.Context, in Input, current state.Generation, damaged bool) (Compiled, error) {
-	if damaged {
-		current.Converter = "" // no unit of it is kept
-	} else if current.Number > 0 && in.Digest == current.Manifest && fingerprint(n.Converter) == current.Converter {
+// and the converter the one that made it.
+func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
+	if current.Number > 0 && in.Digest == current.Manifest && fingerprint(n.Converter) == current.Converter {
 		return Compiled{Generation: current}, nil
 	}
 	return Compile(ctx, n.Layout, n.Converter, in, current)
