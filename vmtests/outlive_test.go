@@ -47,6 +47,9 @@ func TestContainerRenamedByHandGoesWithItsUnit(t *testing.T) {
 	v := Boot(t)
 	v.WriteManifest(one("ant"))
 	v.Switch()
+	if id := strings.TrimSpace(v.Run("podman", "inspect", "--format={{.Id}}", "ant")); !strings.Contains(v.ReadFile("/var/lib/meshgen/ledger"), id) {
+		t.Errorf("the ledger does not have the id %s", id)
+	}
 	v.Run("podman", "rename", "ant", "stray")
 	v.WriteManifest(one("bat"))
 	v.Switch()

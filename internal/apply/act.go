@@ -305,6 +305,7 @@ func (m *move) confirm(ctx context.Context) error {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
+				Container: containerOf(m.node.Layout, u.Name),
 			})
 		}
 	}

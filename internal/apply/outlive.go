@@ -3,7 +3,9 @@ package apply
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"meshgen/internal/host"
 	"meshgen/state"
@@ -48,13 +50,23 @@ func runsContainer(r state.Record) bool {
 	return r.Target.Kind() == units.TargetUnit && r.Resource.Kind == units.KindContainer && r.State == state.Live
 }
 
+// containerOf returns the id of the container that a service runs, from the file
+// in which Quadlet has podman put it; "" where there is none.
+func containerOf(l state.Layout, service string) string {
+	text, err := os.ReadFile(l.Path("/run/" + strings.TrimSuffix(service, ".service") + ".cid"))
+	if err != nil {
+		return "" // of a network, say; a container is also known by its labels
+	}
+	return strings.TrimSpace(string(text))
+}
+
 // madeBy returns the containers that a unit of ours made, under whatever names
-// they go by now: podman rename changes that, and neither the label nor what
-// podman was told of the unit.
+// they go by now: podman rename changes that, and neither the id nor the label
+// and what podman was told of the unit.
 func madeBy(unit state.Record, containers map[string]host.Object) []host.Object {
 	var found []host.Object
 	for _, o := range containers {
-		if marked(o, unit) && o.Unit == unit.Target.Name() {
+		if (unit.Container != "" && o.ID == unit.Container) || (marked(o, unit) && o.Unit == unit.Target.Name()) {
 			found = append(found, o)
 		}
 	}
