@@ -25,6 +25,13 @@ const (
 // be restarted all the same: a file that it reads changed.
 const Again = "restart"
 
+// Idle is why a unit is due that was down before: its declaration changed. Where
+// the change is undone it is not due any more.
+const Idle = "idle"
+
+// Withdrawn is why a unit is not due after all.
+const Withdrawn = "withdrawn"
+
 // Moment is when something was recorded. Generation is that of the switch it
 // belongs to; 0 where it belongs to none.
 type Moment struct {
@@ -56,7 +63,7 @@ type Record struct {
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
 	Due        bool   `json:"due,omitempty"`
-	DueWhy     string `json:"dueWhy,omitempty"` // [Again] or ""
+	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Idle] or ""
 
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
@@ -211,7 +218,10 @@ func (b *book) fold(e Event) {
 	case EventEmit:
 		b.emit(e)
 	case EventDue:
-		r.Due, r.DueWhy = true, e.Why
+		r.Due, r.DueWhy = e.Why != Withdrawn, e.Why
+		if !r.Due {
+			r.DueWhy = ""
+		}
 	case EventStarted:
 		r.Started, r.Invocation, r.Container, r.Due, r.DueWhy = e.Digest, e.Invocation, e.Container, false, ""
 	case EventHold:

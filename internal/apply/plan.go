@@ -40,6 +40,8 @@ type Plan struct {
 	Restart     []string
 	ReloadUnits []string
 	Start       []string
+	// Idle are those of Start that were down, of a declaration that changed.
+	Idle []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
@@ -97,6 +99,22 @@ func (p Plan) Touched() []string {
 		names = append(names, h.New)
 	}
 	return names
+}
+
+// without returns the plan with these units down in the end, and not started for
+// their own sake.
+func (p Plan) without(names []string, now map[string]host.Unit) Plan {
+	among := func(name string) bool { return slices.Contains(names, name) }
+	p.Start = slices.DeleteFunc(p.Start, among)
+	p.Restart = slices.DeleteFunc(p.Restart, among)
+	p.ReloadUnits = slices.DeleteFunc(p.ReloadUnits, among)
+	for _, name := range names {
+		if now[name].Up() && !slices.Contains(p.Stop, name) {
+			p.Stop = append(p.Stop, name)
+			p.reasons[reasonKey{"stop", name}] = "it was down before"
+		}
+	}
+	return p
 }
 
 // before is what a plan starts from.
@@ -307,6 +325,9 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
 		}
+		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
+			p.plan.Idle = append(p.plan.Idle, u.Name)
+		}
 	case p.seen.observed.Damaged[r.Target]:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition was changed by other hands")
@@ -437,6 +458,13 @@ func (p *planner) newUnit(u state.Unit) {
 }
 
 func (p *planner) finish() Plan {
+	for name, u := range p.seen.units {
+		if u.Load == "masked" { // systemd starts none of them
+			delete(p.start, name)
+			delete(p.restart, name)
+			delete(p.reload, name)
+		}
+	}
 	for name := range p.restart {
 		delete(p.reload, name)
 	}

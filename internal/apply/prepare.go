@@ -93,7 +93,9 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 	part := append(plan.Touched(), down...)
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(part, name) })
 	found, err := n.Systemd.Units(ctx, names)
-	return slices.DeleteFunc(names, func(name string) bool { return found[name].Active != "active" }), err
+	return slices.DeleteFunc(names, func(name string) bool {
+		return found[name].Active != "active" || found[name].Load == "masked"
+	}), err
 }
 
 // compile spares the work where the manifest is that of the generation in force
