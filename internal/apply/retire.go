@@ -212,8 +212,11 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		return m.neverStarted(record)
 	}
 	o, there, err := m.node.object(ctx, t)
-	if err != nil || !there || !marked(o, record) || m.seen.foreign[o.Unit] != "" {
+	if err != nil || !there || !marked(o, record) {
 		return err
+	}
+	if m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container {
+		return nil // its unit is somebody else's by now, and has run it anew
 	}
 	switch t.Kind() {
 	case units.TargetContainer:
