@@ -148,6 +148,9 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 		if err := m.retireUnit(ctx, t.Name(), found[t.Name()]); err != nil {
 			return "", err
 		}
+		if err := m.removeTraces(m.records[t]); err != nil {
+			return "", err
+		}
 		return m.why(t), m.removeMadeBy(ctx, m.records[t])
 	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
 		if err := m.removeObject(ctx, t); err != nil {
