@@ -296,7 +296,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])

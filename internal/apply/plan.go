@@ -48,6 +48,8 @@ type Plan struct {
 	// Dependents are up, and go down with a unit that is taken down: they are
 	// started again. Some may not be of meshgen.
 	Dependents []string
+	// Last is the job of the unit that the switch runs in.
+	Last Last
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -74,7 +76,7 @@ func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op,
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
-		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings
+		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
@@ -187,10 +189,7 @@ type planner struct {
 	plan     Plan
 }
 
-// because gives the reason for an act; the last one counts.
-func (p *planner) because(op Op, unit, reason string) {
-	p.plan.reasons[reasonKey{op, unit}] = reason
-}
+func (p *planner) because(op Op, unit, reason string) { p.plan.because(op, unit, reason) }
 
 // names finds what is to be recorded: emitted, retired, held.
 func (p *planner) names() {
@@ -354,6 +353,9 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 func (p *planner) runs(r state.Record, u state.Unit) bool {
 	if r.Due && r.DueWhy == state.Again {
 		return false // a file that it reads changed
+	}
+	if r.Due && r.DueWhy == state.Last {
+		return r.Invocation != p.seen.invocations[u.Name] // it had its job since
 	}
 	if r.Due {
 		// A name that no generation before had, and that has had one definition

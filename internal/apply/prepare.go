@@ -74,6 +74,13 @@ func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Pl
 	if n.Systemd == nil {
 		return plan.offline(), nil
 	}
+	if n.Unit != "" {
+		own, err := n.Systemd.Details(ctx, []string{n.Unit})
+		if err != nil {
+			return plan, err
+		}
+		plan = plan.ownLast(n.Unit, own[n.Unit].Invocation)
+	}
 	var err error
 	if plan.Dependents, err = n.dependents(ctx, plan); err != nil {
 		return plan, err

@@ -207,5 +207,5 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	if err := n.Ledger.Append(events...); err != nil {
 		return out, errors.Join(left, err)
 	}
-	return out, errors.Join(left, state.ClearPending(n.Layout))
+	return out, errors.Join(left, state.ClearPending(n.Layout), m.giveLast(ctx))
 }

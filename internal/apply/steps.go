@@ -73,5 +73,8 @@ func (p Plan) Steps() []Step {
 	for _, t := range p.Hold {
 		steps = append(steps, Step{Op: "hold", Target: t, Reason: p.Reason("hold", string(t))})
 	}
+	if p.Last.Verb != "" {
+		steps = append(steps, p.Last.step())
+	}
 	return steps
 }

@@ -292,6 +292,14 @@ func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(
 	return jobs
 }
 
+// Enqueue gives a unit its job and does not wait for its end.
+func (s *Systemd) Enqueue(ctx context.Context, verb Verb, name string) error {
+	if _, err := s.enqueue(ctx, verb, name, nil); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, name, err)
+	}
+	return nil
+}
+
 func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (int, error) {
 	switch verb {
 	case Start:
