@@ -17,10 +17,12 @@ import (
 // Converter is a machine's Quadlet converter, the program that podman installs
 // as a systemd generator.
 type Converter struct {
-	Path string
-	// Fingerprint changes when the program does.
-	Fingerprint string
+	Path        string
+	fingerprint string
 }
+
+// Fingerprint returns a text that changes when the program does.
+func (c Converter) Fingerprint() string { return c.fingerprint }
 
 // FindConverter returns the converter of the machine below root.
 func FindConverter(root string) (Converter, bool) {
@@ -42,7 +44,7 @@ func FindConverter(root string) (Converter, bool) {
 		}
 		return Converter{
 			Path:        resolved,
-			Fingerprint: fmt.Sprintf("%s %d %d", resolved, info.Size(), info.ModTime().UnixNano()),
+			fingerprint: fmt.Sprintf("%s %d %d", resolved, info.Size(), info.ModTime().UnixNano()),
 		}, true
 	}
 	return Converter{}, false

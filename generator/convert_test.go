@@ -151,7 +151,7 @@ func TestFindConverter(t *testing.T) {
 
 	// The program is another when it was replaced.
 	m.write("usr/libexec/podman/quadlet", "#!!")
-	if again, _ := FindConverter(m.layout.Root); again.Fingerprint == c.Fingerprint {
+	if again, _ := FindConverter(m.layout.Root); again.Fingerprint() == c.Fingerprint() {
 		t.Error("the fingerprint is that of another program")
 	}
 

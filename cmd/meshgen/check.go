@@ -65,5 +65,5 @@ func (o *options) compile(cmd *cobra.Command, allowEmpty bool) (apply.Compiled, 
 	if err != nil {
 		return apply.Compiled{}, err
 	}
-	return apply.Compile(cmd.Context(), l, in, state.Generation{})
+	return apply.Compile(cmd.Context(), l, apply.LocalConverter(l), in, state.Generation{})
 }

@@ -180,5 +180,5 @@ func (o *options) open(ctx context.Context) (*apply.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apply.Open(ctx, l)
+	return apply.Open(ctx, l, apply.Local)
 }

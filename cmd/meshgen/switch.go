@@ -57,7 +57,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	if err != nil {
 		return err
 	}
-	node, err := apply.OpenLocked(cmd.Context(), l)
+	node, err := apply.OpenLocked(cmd.Context(), l, apply.Local)
 	if err != nil {
 		return err
 	}

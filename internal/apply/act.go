@@ -48,6 +48,7 @@ func (m *move) act(ctx context.Context) error {
 		m.raiseBridge,
 		m.rescue,
 		m.stopUnits,
+		m.endOutlived,
 		m.freeNetworks,
 		func(context.Context) error { return m.flip(staged) },
 		m.handOver,
@@ -251,11 +252,11 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
-		if m.seen.units[u.Name].Up() && !slices.Contains(were, u.Name) {
+		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
 	}
-	touched := m.plan.Touched()
+	touched := slices.Concat(m.plan.Touched(), m.plan.Stop)
 	now, err := m.node.Systemd.Units(ctx, were)
 	return slices.DeleteFunc(were, func(name string) bool {
 		depends := slices.Contains(m.plan.Dependents, name)
@@ -304,6 +305,7 @@ func (m *move) confirm(ctx context.Context) error {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
+				Container: containerOf(m.node.Layout, u.Name),
 			})
 		}
 	}
@@ -313,14 +315,9 @@ func (m *move) confirm(ctx context.Context) error {
 	return m.node.Ledger.Append(started...)
 }
 
-// settleFor is how long a unit has to stay up to count as up. For systemd a
-// container has started once its process runs; one that ends at once, over a
-// word in its configuration, has done so by then.
-const settleFor = 200 * time.Millisecond
-
 // settle waits until every unit that was brought up has been so for a moment.
 func (m *move) settle(ctx context.Context) error {
-	left := time.NewTimer(time.Until(m.started.Add(settleFor)))
+	left := time.NewTimer(time.Until(m.started.Add(m.node.Settle)))
 	defer left.Stop()
 	select {
 	case <-left.C:
@@ -340,7 +337,7 @@ func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
 	case d.Fragment != generatedBy+name:
 		return fmt.Errorf("%s: runs from %s, which is not of meshgen", name, d.Fragment)
-	case u.Active == "active" && d.Type == "notify" && host.PayloadEnded(d.ControlGroup):
+	case u.Active == "active" && d.Type == "notify" && m.node.Systemd.PayloadEnded(d.ControlGroup):
 		return fmt.Errorf("%s: its container ended at once", name)
 	case u.Active == "active" || u.Active == "reloading":
 		return nil

@@ -40,16 +40,15 @@ type Compiled struct {
 // Compile renders the resources and has the machine's own converter make units
 // of them; what is just as in the previous generation is taken over from it.
 // What the converter refuses comes back as units.Faults. Below --root there may
-// be no converter: the generator then converts at boot.
-func Compile(ctx context.Context, l state.Layout, in Input, previous state.Generation) (Compiled, error) {
+// be no converter, nil: the generator then converts at boot.
+func Compile(ctx context.Context, l state.Layout, converter Converter, in Input, previous state.Generation) (Compiled, error) {
 	resources, err := resolveOwners(l, in.Resources)
 	if err != nil {
 		return Compiled{}, err
 	}
-	converter, ok := generator.FindConverter(l.Root)
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: converter.Fingerprint, Resources: resources, Moved: in.Moved,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},
@@ -78,7 +77,7 @@ func Compile(ctx context.Context, l state.Layout, in Input, previous state.Gener
 			c.Tree.Files[path] = []byte(units.Render(r))
 		}
 	}
-	if ok {
+	if converter != nil {
 		err = c.convert(ctx, l, converter, kept, previous, texts)
 	} else {
 		c.unconverted()
@@ -127,6 +126,14 @@ func (c *Compiled) give(texts map[string]string) {
 		}
 	}
 	c.Tree.Files[generator.UnitsFile] = generator.FormatUnits(given)
+}
+
+// fingerprint returns that of a converter; "" where there is none.
+func fingerprint(c Converter) string {
+	if c == nil {
+		return ""
+	}
+	return c.Fingerprint()
 }
 
 // unconverted names the units that the generator is to make of the Quadlets.
@@ -207,7 +214,7 @@ func unplaced(r units.Resource) units.Resource {
 // convert runs the converter over the Quadlets that are not kept, and what they
 // refer to, and adds the texts of all.
 func (c *Compiled) convert(
-	ctx context.Context, l state.Layout, converter generator.Converter, kept map[units.Address]bool, previous state.Generation, texts map[string]string,
+	ctx context.Context, l state.Layout, converter Converter, kept map[units.Address]bool, previous state.Generation, texts map[string]string,
 ) error {
 	quadlets, fresh := c.toConvert(kept)
 	out := generator.Output{}
@@ -224,7 +231,7 @@ func (c *Compiled) convert(
 			return faults
 		}
 	}
-	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint + "\n")
+	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint() + "\n")
 	isKept := func(u state.Unit) bool { return kept[u.Resource] && u.Resource.Kind != units.KindUnit }
 	if slices.ContainsFunc(previous.Units, isKept) {
 		before, err := generator.ReadUnits(filepath.Join(l.Generation(previous.Number), generator.UnitsFile))
@@ -298,7 +305,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 var unsupportedKey = regexp.MustCompile(`unsupported key '([^']+)' in group '([^']+)'`)
 
 // faults turns what the converter refused into faults at the owner's lines.
-func (c *Compiled) faults(ctx context.Context, converter generator.Converter, refused []generator.Refusal, fresh []units.Resource, out generator.Output) units.Faults {
+func (c *Compiled) faults(ctx context.Context, converter Converter, refused []generator.Refusal, fresh []units.Resource, out generator.Output) units.Faults {
 	var faults units.Faults
 	named := map[string]bool{}
 	byFile := map[string]units.Resource{}
@@ -330,7 +337,7 @@ func (c *Compiled) faults(ctx context.Context, converter generator.Converter, re
 }
 
 // keyFault places a fault at the key that the converter does not know.
-func keyFault(ctx context.Context, converter generator.Converter, r units.Resource, section, key string, f units.Fault) units.Fault {
+func keyFault(ctx context.Context, converter Converter, r units.Resource, section, key string, f units.Fault) units.Fault {
 	for _, s := range r.Sections {
 		for _, e := range s.Entries {
 			if s.Name != section || e.Key != key {

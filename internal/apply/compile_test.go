@@ -19,13 +19,13 @@ func TestPolicyIsNoChange(t *testing.T) {
 		Address: units.Address{Module: "m", Kind: units.KindContainer, ID: "web"}, Name: "m-web",
 		Sections: []units.Section{{Name: "Container", Entries: []units.Entry{{Key: "Image", Values: []string{"web"}}}}},
 	}
-	first, err := Compile(t.Context(), l, Input{Resources: []units.Resource{web}}, state.Generation{})
+	first, err := Compile(t.Context(), l, nil, Input{Resources: []units.Resource{web}}, state.Generation{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Generation.Number = 1
 	web.Policy = map[string]string{"remove": "keep"}
-	second, err := Compile(t.Context(), l, Input{Resources: []units.Resource{web}}, first.Generation)
+	second, err := Compile(t.Context(), l, nil, Input{Resources: []units.Resource{web}}, first.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestPlainUnitsNeedNoConverter(t *testing.T) {
 	}}
 	service := units.Resource{Address: at(units.KindUnit, "backup.service"), Name: "m-backup.service", Sections: []units.Section{section("Service", "ExecStart", "/bin/true")}}
 	input := Input{Resources: []units.Resource{web, service, timer}}
-	c, err := Compile(t.Context(), l, input, state.Generation{})
+	c, err := Compile(t.Context(), l, nil, input, state.Generation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestPlainUnitsNeedNoConverter(t *testing.T) {
 	}
 
 	c.Generation.Number = 1
-	again, err := Compile(t.Context(), l, input, c.Generation)
+	again, err := Compile(t.Context(), l, nil, input, c.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
 	}
+	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
 	seen.observed.Taken, err = n.taken(ctx, fresh, seen)
 	return seen, err
 }
@@ -109,12 +110,48 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 		if d.Fragment == "" || d.Fragment == generatedBy+name {
 			continue
 		}
-		if to, err := os.Readlink(d.Fragment); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+		if to, err := os.Readlink(n.Layout.Path(d.Fragment)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
 			continue // a mask defines nothing
 		}
 		found[name] = d.Fragment
 	}
 	return found, err
+}
+
+// overridden says of the units that are declared and ours what keeps systemd from
+// running them by our definition.
+func (n *Node) overridden(desired state.Generation, ours map[units.Target]bool, now map[string]host.Unit) map[units.Target]string {
+	var names []string
+	for _, u := range desired.Units {
+		if ours[units.Of(units.TargetUnit, u.Name)] {
+			names = append(names, u.Name)
+		}
+	}
+	found := map[units.Target]string{}
+	defined := generator.Definitions(n.Layout.Root, names)
+	for _, name := range names {
+		t := units.Of(units.TargetUnit, name)
+		switch path := defined[name]; {
+		case now[name].Load == "masked" || isMask(path):
+			found[t] = "is masked"
+		case path != "":
+			found[t] = "is defined by " + path + ", which comes before meshgen's"
+		}
+	}
+	return found
+}
+
+// isMask reports whether a unit file is a mask, systemd.unit(5): a link to
+// /dev/null, or empty.
+func isMask(path string) bool {
+	if path == "" {
+		return false
+	}
+	if to, err := os.Readlink(path); err == nil {
+		return to == os.DevNull
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
 func (n *Node) lookAtFiles(paths map[units.Target]bool) (map[units.Target]state.FileState, error) {
@@ -248,12 +285,12 @@ func (n *Node) object(ctx context.Context, t units.Target) (host.Object, bool, e
 
 // listing holds podman's lists of one look, each made when first asked for.
 type listing struct {
-	podman host.Podman
+	podman Podman
 	lists  map[string]func() (map[string]host.Object, error)
 	mu     sync.Mutex
 }
 
-func newListing(p host.Podman) *listing {
+func newListing(p Podman) *listing {
 	return &listing{podman: p, lists: map[string]func() (map[string]host.Object, error){}}
 }
 
@@ -267,7 +304,7 @@ func (n *Node) Foresee(ctx context.Context) {
 
 // forget drops the lists: what was listed may have changed.
 func (n *Node) forget() {
-	if n.objects != nil {
+	if n.Podman != nil {
 		n.objects = newListing(n.Podman)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"strings"
 
-	"meshgen/internal/host"
 	"meshgen/state"
 )
 
@@ -27,59 +26,47 @@ import (
 type Node struct {
 	Layout state.Layout
 	Ledger *state.Ledger // nil where there is none yet
-	// Systemd is nil below --root: nothing runs there.
-	Systemd *host.Systemd
-	Podman  host.Podman
+	Machine
 
-	machine string
-	lock    *state.Lock
-	objects *listing
-	inForce state.Generation // as last read
+	machineID string
+	lock      *state.Lock
+	objects   *listing
+	inForce   state.Generation // as last read
 }
 
 // Open opens the node for reading: no lock is taken and nothing is written.
-func Open(ctx context.Context, l state.Layout) (*Node, error) {
+func Open(ctx context.Context, l state.Layout, connect Connect) (*Node, error) {
 	n := &Node{Layout: l}
-	return n, n.open(ctx)
+	return n, n.open(ctx, connect)
 }
 
 // OpenLocked opens the node for a switch and holds its lock until Close. The
 // error is a *state.LockedError where another holds it.
-func OpenLocked(ctx context.Context, l state.Layout) (*Node, error) {
+func OpenLocked(ctx context.Context, l state.Layout, connect Connect) (*Node, error) {
 	lock, err := state.Acquire(l)
 	if err != nil {
 		return nil, err
 	}
 	n := &Node{Layout: l, lock: lock}
-	if err := n.open(ctx); err != nil {
+	if err := n.open(ctx, connect); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
-func (n *Node) open(ctx context.Context) error {
-	machine, err := machineID(n.Layout)
-	if err != nil {
+func (n *Node) open(ctx context.Context, connect Connect) (err error) {
+	if n.machineID, err = readMachineID(n.Layout); err != nil {
 		return err
 	}
-	n.machine = machine
-	n.Ledger, err = state.OpenLedger(n.Layout, machine)
+	n.Ledger, err = state.OpenLedger(n.Layout, n.machineID)
 	if errors.Is(err, state.ErrNoLedger) {
 		err = unledgered(n.Layout)
 	}
 	if err != nil {
 		return err
 	}
-	if n.Layout.Root != "/" {
-		return nil
-	}
-	// A signal ends the switch in its own time, and not the connection.
-	n.Systemd, err = host.Dial(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	n.Podman, err = host.FindPodman()
-	n.objects = newListing(n.Podman)
+	n.Machine, err = connect(ctx, n.Layout)
+	n.forget()
 	return err
 }
 
@@ -97,9 +84,9 @@ func unledgered(l state.Layout) error {
 	return nil
 }
 
-// machineID returns the id of the machine, machine-id(5); "" below --root where
-// the image has none yet.
-func machineID(l state.Layout) (string, error) {
+// readMachineID returns the id of the machine, machine-id(5); "" below --root
+// where the image has none yet.
+func readMachineID(l state.Layout) (string, error) {
 	text, err := os.ReadFile(l.Path("/etc/machine-id"))
 	if errors.Is(err, os.ErrNotExist) && l.Root != "/" {
 		return "", nil

@@ -3,8 +3,6 @@ package apply
 import (
 	"context"
 	"time"
-
-	"meshgen/internal/host"
 )
 
 // awaitEnd gives systemd a moment to log how a unit that is on its way down came
@@ -36,7 +34,7 @@ func (m *move) reports(ctx context.Context) []string {
 			report = err.Error()
 		}
 		m.awaitEnd(ctx, name)
-		for _, line := range host.Journal(ctx, name, m.begun, 8) {
+		for _, line := range m.node.Systemd.Journal(ctx, name, m.begun, 8) {
 			report += "\n    " + line
 		}
 		reports = append(reports, report)

@@ -10,7 +10,7 @@ import (
 // nothing runs in the cgroup that podman makes for it below the service's, as it
 // does with --cgroups=split, which Quadlet sets. The service outlives it by as
 // long as podman takes to clean up, a tenth of a second or more.
-func PayloadEnded(controlGroup string) bool {
+func (s *Systemd) PayloadEnded(controlGroup string) bool {
 	service := filepath.Join("/sys/fs/cgroup", controlGroup)
 	payloads, err := filepath.Glob(filepath.Join(service, "libpod-payload-*"))
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// Journal returns the last lines that a unit logged since a moment, oldest first: what its processes wrote, and what systemd had to say of it that
-// is more than routine. It has none where the journal cannot be read: a report
+// Journal returns the last lines that a unit logged since a moment, oldest
+// first: what its processes wrote, and what systemd had to say of it that is
+// more than routine. It has none where the journal cannot be read: a report
 // without log lines is still a report.
-func Journal(ctx context.Context, unit string, since time.Time, lines int) []string {
+func (s *Systemd) Journal(ctx context.Context, unit string, since time.Time, lines int) []string {
 	out, err := exec.CommandContext(ctx, "journalctl", "--unit="+unit, fmt.Sprintf("--since=@%d.%06d", since.Unix(), since.Nanosecond()/1000),
 		"--lines=100", "--output=json", "--output-fields=MESSAGE,MESSAGE_ID,PRIORITY,SYSLOG_IDENTIFIER,PODMAN_EVENT",
 		"--no-pager", "--quiet", "--boot").Output()

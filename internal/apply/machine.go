@@ -1,0 +1,97 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"meshgen/generator"
+	"meshgen/internal/host"
+	"meshgen/state"
+)
+
+// Machine is the system that a node is on, as far as a switch needs it. Below
+// --root nothing runs: Systemd and Podman are nil.
+type Machine struct {
+	Systemd Systemd
+	Podman  Podman
+	// Converter is nil where there is no quadlet.
+	Converter Converter
+	// Settle is how long a unit has to stay up to count as up.
+	Settle time.Duration
+}
+
+// Systemd is a system manager: that of the machine is *[host.Systemd], whose
+// methods say what each does.
+type Systemd interface {
+	Units(ctx context.Context, names []string) (map[string]host.Unit, error)
+	Details(ctx context.Context, names []string) (map[string]host.Details, error)
+	Dependents(ctx context.Context, names []string) ([]string, error)
+	Reload(ctx context.Context) error
+	ResetFailed(ctx context.Context, name string) error
+	Run(ctx context.Context, verb host.Verb, names []string, done func(host.Job)) []host.Job
+	PayloadEnded(controlGroup string) bool
+	Journal(ctx context.Context, unit string, since time.Time, lines int) []string
+	Close()
+}
+
+// Podman has the objects that units make: that of the machine is [host.Podman].
+type Podman interface {
+	Containers(ctx context.Context) ([]host.Object, error)
+	Volumes(ctx context.Context) ([]host.Object, error)
+	Networks(ctx context.Context) ([]host.Object, error)
+	Images(ctx context.Context) (map[string]bool, error)
+	Pull(ctx context.Context, image string) error
+	RemoveContainer(ctx context.Context, id string) error
+	RemoveNetwork(ctx context.Context, name string) error
+	RemoveVolume(ctx context.Context, name string) error
+}
+
+// Converter makes services of Quadlets: that of the machine is
+// [generator.Converter].
+type Converter interface {
+	Fingerprint() string
+	Version(ctx context.Context) (string, error)
+	Convert(ctx context.Context, quadlets map[string]string, source string) (generator.Output, []generator.Refusal, error)
+}
+
+// Connect reaches the machine of a layout. What it connects is closed by
+// [Node.Close].
+type Connect func(ctx context.Context, l state.Layout) (Machine, error)
+
+// settleFor is how long a unit has to stay up to count as up. For systemd a
+// container has started once its process runs; one that ends at once, over a
+// word in its configuration, has done so by then.
+const settleFor = 200 * time.Millisecond
+
+// Local connects to the machine that this program runs on. Below --root there is
+// at most a converter.
+func Local(ctx context.Context, l state.Layout) (Machine, error) {
+	m := Machine{Converter: LocalConverter(l), Settle: settleFor}
+	if l.Root != "/" {
+		return m, nil
+	}
+	if m.Converter == nil {
+		return m, errors.New("quadlet: not on this machine\nhint: it comes with podman 4.4 and later")
+	}
+	podman, err := host.FindPodman()
+	if err != nil {
+		return m, err
+	}
+	// A signal ends the switch in its own time, and not the connection.
+	systemd, err := host.Dial(context.WithoutCancel(ctx))
+	if err != nil {
+		return m, err
+	}
+	m.Systemd, m.Podman = systemd, podman
+	return m, nil
+}
+
+// LocalConverter returns the converter that lies below the root of the layout;
+// nil where there is none.
+func LocalConverter(l state.Layout) Converter { //nolint:iface,ireturn // nil where there is none
+	if c, ok := generator.FindConverter(l.Root); ok {
+		return c
+	}
+	return nil
+}
