@@ -252,6 +252,9 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
+		if u.Resource.Kind == units.KindUnit && (!u.Wanted || m.seen.units[u.Name].Active == "activating") {
+			continue // a timer's or a socket's, which comes and goes; or a job that has come to its end
+		}
 		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
@@ -331,7 +334,7 @@ func (m *move) settle(ctx context.Context) error {
 func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 	planned := slices.Contains(m.plan.Touched(), name)
 	switch {
-	case !planned && !u.Up():
+	case !planned && (!u.Up() || u.Active == "activating" && d.Type == "oneshot"):
 		return nil
 	case u.Load != "loaded":
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
