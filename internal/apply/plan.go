@@ -3,7 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -167,6 +167,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	}
 	p.networks()
 	p.contention()
+	p.sockets()
 	return p.finish()
 }
 
@@ -328,6 +329,8 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
 			p.plan.Idle = append(p.plan.Idle, u.Name)
 		}
+	case u.Resource.Kind == units.KindUnit:
+		p.plainUnit(r, u, seen)
 	case p.seen.observed.Damaged[r.Target]:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition was changed by other hands")
@@ -482,8 +485,9 @@ func (p *planner) finish() Plan {
 	p.plan.Bridge = p.bridge()
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(turnToStop(a), turnToStop(b)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
+		return cmp.Or(cmp.Compare(trigger(a), trigger(b)), cmp.Compare(p.rank(b), p.rank(a)))
+	})
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -502,25 +506,16 @@ func (p *planner) finish() Plan {
 	return p.plan
 }
 
-// turnToStop puts what starts other units before all else: a service whose timer or
-// socket is still there may be back as soon as it is down.
-func turnToStop(unit string) int {
-	switch filepath.Ext(unit) {
-	case ".timer", ".socket", ".path", ".automount":
-		return 0
-	}
-	return 1
-}
-
 // rank puts what others need before them: networks and volumes before
-// containers. Within a list systemd keeps the order of the dependencies; this is
-// for the eye.
+// containers, sockets before services. Within a list systemd keeps the order of
+// the dependencies; this is for the eye, and for a socket, whose service knows
+// no order to it before it has a job.
 func (p *planner) rank(unit string) int {
 	kind := p.unit[unit].Resource.Kind
 	if kind == "" {
 		kind = p.record[units.Of(units.TargetUnit, unit)].Resource.Kind
 	}
-	if kind == units.KindContainer {
+	if kind == units.KindContainer || (kind == units.KindUnit && path.Ext(unit) == ".service") {
 		return 1
 	}
 	return 0
