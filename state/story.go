@@ -34,6 +34,8 @@ func Events(l Layout, machine string) iter.Seq2[Event, error] {
 				switch {
 				case e.Kind == EventBegin:
 					open = e.Generation
+				case e.Kind == EventRecord:
+					e.Time = log.after.Time
 				case e.Generation == 0:
 					e.Generation = open
 				}

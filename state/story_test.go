@@ -85,6 +85,9 @@ func TestStoryWithoutAnOlderLogHasWhatWasKeptOfIt(t *testing.T) {
 				faults = append(faults, err)
 				continue
 			}
+			if e.Time.IsZero() {
+				t.Errorf("%s: %s has no time", name, e.Kind)
+			}
 			told = append(told, e)
 		}
 		if got := kinds(told); !slices.Equal(got, brief) {
