@@ -104,7 +104,7 @@ func (l *Ledger) compact() error {
 	}
 	after, err := readLedger(l.path, l.machine, text)
 	if err != nil || !after.book.same(&l.book) {
-		return errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is", l.path), err)
+		return errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is; it stays as it was\nhint: this is a fault of meshgen's: please report it", l.path), err)
 	}
 	if err := durable.Link(l.path, logName(l.path, number)); err != nil {
 		return l.unwritable("compact", err)
