@@ -60,7 +60,7 @@ const (
 // Event is one thing that the ledger records. Its kind says which fields count.
 type Event struct {
 	Kind       EventKind    `json:"event"`
-	Time       time.Time    `json:"time"`
+	Time       time.Time    `json:"time,omitzero"`
 	Generation int          `json:"generation,omitempty"`
 	Target     units.Target `json:"target,omitempty"`
 
