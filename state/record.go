@@ -23,6 +23,10 @@ const (
 // be restarted all the same: a file that it reads changed.
 const Again = "restart"
 
+// Boot is why a unit is due that was down when the machine booted: whatever runs
+// of it since was started by the definition that the ledger has.
+const Boot = "boot"
+
 // Moment is when something was recorded.
 type Moment struct {
 	Generation int
@@ -48,7 +52,7 @@ type Record struct {
 	Started    string
 	Invocation string
 	Due        bool
-	DueWhy     string // [Again] or ""
+	DueWhy     string // [Again], [Boot] or ""
 
 	Retired Moment
 	Why     string // it is held or retired
