@@ -251,3 +251,152 @@ busybox poweroff -f -n`, at.path, at.calls))
 		v.mustConfirm("x")
 	}
 }
+
+// Where the recovery cannot do its work the boot goes on and says so, nothing is
+// lost, and the next recovery ends it.
+func TestBootGoesOnWhereTheRecoveryFails(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	for name, c := range map[string]struct {
+		damage, mend []string
+		recovery     string // how the recovery is run
+		says         string
+	}{
+		"a damaged ledger": {
+			damage: []string{"sed", "-i.kept", "2s/emit/omit/", "/var/lib/meshgen/ledger"},
+			mend:   []string{"mv", "/var/lib/meshgen/ledger.kept", "/var/lib/meshgen/ledger"},
+			says:   "/var/lib/meshgen/ledger:2: ",
+		},
+		"a disk that takes nothing": {recovery: "ulimit -f 0; exec $recover", says: "file too large"},
+		"a read-only /etc":          {recovery: "mount --bind -o ro /etc /etc; exec $recover", says: "read-only file system"},
+		"no podman":                 {recovery: "PATH=/nowhere; exec /usr/bin/$recover", says: "podman: "},
+	} {
+		t.Log(name)
+		v.WriteManifest(diary("x", "new"))
+		v.cutBeforeFlip()
+		if c.damage != nil {
+			v.Run(c.damage...)
+		}
+		if c.recovery == "" {
+			c.recovery = "exec $recover"
+		}
+		v.recoverBy(c.recovery)
+		// So that the machine counts as booted.
+		v.WriteFile("/etc/systemd/system/meshgen-recover.service.d/fails.conf",
+			"[Service]\nPrivateMounts=yes\nSuccessExitStatus=1\n")
+		v.PowerCut()
+		v.Boot()
+		v.awaitUp("x")
+		v.mustBe("x", "old")
+		if status := v.Show("meshgen-recover", "ExecMainStatus")["ExecMainStatus"]; status != "1" {
+			t.Errorf("the recovery ended with %s", status)
+		}
+		if log := v.Run("journalctl", "--boot", "--output=cat", "--unit=meshgen-recover"); !strings.Contains(log, c.says) {
+			t.Errorf("the recovery says nothing of %q:\n%s", c.says, log)
+		}
+		if !v.Exists("/etc/meshgen/pending") {
+			t.Error("the switch does not count as unfinished any more")
+		}
+
+		if c.mend != nil {
+			v.Run(c.mend...)
+		}
+		v.Run("rm", "-r", "/etc/systemd/system/meshgen-recover.service.d")
+		v.PowerCut()
+		v.Boot()
+		v.awaitUp("x")
+		if said := v.said("x"); said != "old a, old b" {
+			t.Errorf("at the boot after, the container read %q", said)
+		}
+		v.mustBeRecovered()
+		v.WriteManifest(diary("x", "old"))
+		v.mustConfirm("x")
+	}
+}
+
+// A person recovers a machine that runs: what was in force is finished, what was
+// not is undone, with the units that were taken down for it.
+func TestRecoverByHand(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	v.WriteManifest(diary("x", "new"))
+	v.cutBeforeFlip()
+	if r := v.Exec("meshgen", "recover", "--boot"); r.Code != 1 || !strings.Contains(r.Stderr, "this is no boot") {
+		t.Errorf("recover --boot on a machine that runs: %+v", r)
+	}
+	if v.ReadFile("/etc/m/a") != "new a\n" {
+		t.Error("recover --boot wrote on a machine that runs")
+	}
+	if out := v.Run("meshgen", "recover"); out != "undone: generation 1 is in force, as before\n" {
+		t.Errorf("recover: %q", out)
+	}
+	v.mustBe("x", "old")
+	v.mustHaveFiles("./a", "./b", "./old", "./old/deep", "./old/deep/own")
+
+	// Killed where the switch waits for the new set's start.
+	v.WriteManifest(strings.Replace(diary("x", "new"), "Container: {", `Service: ExecStartPre: "sh -c 'test -e /go || (touch /held; exec sleep infinity)'", Container: {`, 1))
+	c := v.Command("meshgen", "switch")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.Await("the new set starts", func() bool { return v.Exists("/held") })
+	if r := v.Exec("meshgen", "recover"); r.Code != 6 {
+		t.Errorf("recover beside a switch: %+v", r)
+	}
+	v.Run("pkill", "--signal=KILL", "--exact", "meshgen")
+	_ = c.Wait() // killed
+	v.Run("touch", "/go")
+	if out := v.Run("meshgen", "recover", "--json"); !strings.Contains(out, `"result": "done"`) {
+		t.Errorf("recover --json: %s", out)
+	}
+	v.mustBe("x", "new")
+	v.mustHaveFiles("./a", "./b", "./new", "./new/deep", "./new/deep/own")
+	if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+		t.Errorf("plan: %+v", r)
+	}
+}
+
+// Somebody reloads systemd all through a switch, and starts the targets that
+// pull the recovery in: none runs beside the switch, and the switch waits for
+// none.
+func TestReloadsDuringASwitchRunNoRecovery(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	storm := v.Command("sh", "-c", "while systemctl daemon-reload; do :; done")
+	if err := storm.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.WriteManifest(diary("x", "new"))
+	v.Switch()
+	v.mustBe("x", "new")
+	v.WriteManifest(diary("y", "newer"))
+	v.Switch()
+	v.mustBe("y", "newer")
+	if got := v.Show("meshgen-recover", "ActiveEnterTimestampMonotonic", "ConditionTimestampMonotonic"); got["ActiveEnterTimestampMonotonic"] != "0" || got["ConditionTimestampMonotonic"] != "0" {
+		t.Errorf("the recovery was started: %v", got)
+	}
+	_ = storm.Process.Kill() // nsenter dies, and the shell with it
+	_ = storm.Wait()
+
+	v.WriteManifest(strings.Replace(diary("y", "newest"), "Container: {", `Service: ExecStartPre: "sh -c 'touch /held; until test -e /go; do sleep 0.1; done'", Container: {`, 1))
+	c := v.Command("meshgen", "switch")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.Await("the new set starts", func() bool { return v.Exists("/held") })
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "--no-block", "multi-user.target")
+	v.awaitUp("meshgen-recover") // beside the switch, which still waits
+	if got := v.Show("meshgen-recover", "ExecMainStatus", "Result"); got["ExecMainStatus"] != "6" || got["Result"] != "success" {
+		t.Errorf("the recovery beside a switch: %v", got)
+	}
+	v.Run("touch", "/go")
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	v.mustBe("y", "newest")
+	v.mustBeSwept()
+}
