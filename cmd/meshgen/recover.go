@@ -30,19 +30,19 @@ func newRecover(o *options) *cobra.Command {
 			"Without one there is nothing to do.\n\n" +
 			"meshgen-recover.service runs it with --boot after a power cut, before any unit of\n" +
 			"meshgen's starts. There it puts the config files right and retires what is gone,\n" +
-			"starts nothing, and leaves what is due to the boot.\n\n" +
+			"starts nothing, and leaves what is due to the boot. Where it fails, the units that\n" +
+			"would read a config file of the other set are not started.\n\n" +
 			"Exit 0: done, or nothing to do. 1: failed; the next switch tries again. 4: in force,\n" +
 			"and something failed. 5: failed and rolled back. 6: a switch is running.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			connect := apply.Local
-			if boot {
-				if o.root != "/" {
-					return usage(cmd, errors.New("--boot is for the machine itself, and not for --root"))
-				}
-				connect = apply.AtBoot
+			if !boot {
+				return o.doRecover(cmd, apply.Local)
 			}
-			return o.doRecover(cmd, connect)
+			if o.root != "/" {
+				return usage(cmd, errors.New("--boot is for the machine itself, and not for --root"))
+			}
+			return o.holdBack(cmd, o.doRecover(cmd, apply.AtBoot))
 		},
 	}
 	cmd.Flags().BoolVar(&boot, "boot", false, "the machine is booting, and nothing of meshgen's runs yet")
@@ -66,11 +66,36 @@ func (o *options) doRecover(cmd *cobra.Command, connect apply.Connect) (err erro
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
 	if unfinished != "" {
-		show.line(strings.Replace(unfinished, "the next switch", "this", 1))
+		show.line(strings.Replace(unfinished, "the next switch", "this recovery", 1))
 	}
 	out, err := node.Recover(cmd.Context(), apply.Options{Rollback: true, Keep: keepGenerations}, show.event)
 	show.end()
 	return o.recoverEnded(cmd, out, unfinished != "", err)
+}
+
+// holdBack keeps down, after a recovery at boot that failed, what would read
+// files of two sets.
+func (o *options) holdBack(cmd *cobra.Command, failed error) error {
+	if failed == nil || codeOf(failed) == exitLocked {
+		return failed
+	}
+	l, err := o.layout()
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	held, err := apply.HoldBack(cmd.Context(), l)
+	if len(held) > 0 {
+		err = errors.Join(fmt.Errorf("%s: not started: a config file is not of the generation in force\n"+
+			"hint: mend what is said above, then run meshgen recover", strings.Join(held, ", ")), err)
+	}
+	return exitError{codeOf(failed), errors.Join(causeOf(failed), err)}
+}
+
+func causeOf(err error) error {
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return exit.cause
+	}
+	return err
 }
 
 func (o *options) recoverEnded(cmd *cobra.Command, out apply.Outcome, was bool, err error) error {

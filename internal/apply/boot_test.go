@@ -1,7 +1,10 @@
 package apply
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"meshgen/internal/host"
@@ -59,5 +62,59 @@ func TestPlanAfterARecoveryAtBoot(t *testing.T) {
 				t.Errorf("the plan is empty: %v", p.Empty())
 			}
 		})
+	}
+}
+
+// After a recovery that failed, what may read a file of the other set is held
+// back, and nothing else.
+func TestWhatReadsFilesOfTheOtherSet(t *testing.T) {
+	l := state.NewLayout(t.TempDir(), "")
+	lie := func(path, content string) {
+		t.Helper()
+		path = l.Path(path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owned := func(r units.Resource) units.Resource { // by whoever runs the test
+		r.File.Owner, r.File.Group = strconv.Itoa(os.Getuid()), strconv.Itoa(os.Getgid())
+		return r
+	}
+	files := func(content string, more ...units.Resource) []units.Resource {
+		return append(more,
+			owned(file("told", "/etc/a/told", content, "told=restart")),
+			owned(file("mounted", "/etc/b/mounted", content)),
+			owned(file("below", "/etc/c/deep/below", content)),
+			owned(file("drifted", "/etc/d/drifted", content)),
+			owned(file("old", "/etc/e/old", content)),
+			owned(file("same", "/etc/f/same", "same")))
+	}
+	old := generation(1, files("old",
+		container("told", "told"),
+		container("mounted", "mounted", "Volume=/etc/b/mounted:/conf:ro"),
+		container("below", "below", "Mount=type=bind,src=/etc/c/,dst=/conf"),
+		container("drifted", "drifted", "Volume=/etc/d:/conf"),
+		container("old", "old", "Volume=/etc/e:/conf"),
+		container("same", "same", "Volume=/etc/f:/conf"),
+		container("near", "near", "Volume=/etc/b/mount:/conf"),
+		container("added", "added", "EnvironmentFile=/etc/g/added"),
+	)...)
+	now := generation(2, files("new", owned(file("added", "/etc/g/added", "new")))...)
+	for _, path := range []string{"/etc/a/told", "/etc/b/mounted", "/etc/c/deep/below", "/etc/g/added"} {
+		lie(path, "new")
+	}
+	lie("/etc/d/drifted", "by hand")
+	lie("/etc/e/old", "old")
+	lie("/etc/f/same", "same")
+	paths, err := astray(l, now, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"added.service", "below.service", "mounted.service", "told.service"}
+	if got := readers(old, paths); !slices.Equal(got, want) {
+		t.Errorf("held back are %q for %q, want %q", got, paths, want)
 	}
 }
