@@ -39,9 +39,16 @@ modules: m: {
 // files are renamed into place, and the link to the generation is not.
 func (v *Machine) cutBeforeFlip() {
 	v.t.Helper()
-	const renames = "rename,renameat,renameat2"
-	if r := v.Exec("strace", "-f", "-qq", "-o", "/dev/null", "-P", "/etc/meshgen/current",
-		"-e", "trace="+renames, "-e", "inject="+renames+":error=EINTR:signal=KILL", "meshgen", "switch"); r.Code != 137 && r.Code != -1 {
+	v.cutAt("rename,renameat,renameat2", "/etc/meshgen/current")
+}
+
+// cutAt runs a switch that is killed at the first of these system calls on a
+// path, which does not take effect.
+func (v *Machine) cutAt(calls, path string) {
+	v.t.Helper()
+	r := v.Exec("strace", "-f", "-qq", "-o", "/dev/null", "-P", path,
+		"-e", "trace="+calls, "-e", "inject="+calls+":error=EINTR:signal=KILL", "meshgen", "switch")
+	if r.Code != 137 && r.Code != -1 {
 		v.t.Fatalf("the switch was not killed: %+v", r)
 	}
 }
@@ -412,4 +419,43 @@ func TestReloadsDuringASwitchRunNoRecovery(t *testing.T) {
 	}
 	v.mustBe("y", "newest")
 	v.mustBeSwept()
+}
+
+// The link and the ledger's line are two writes. Between them, at the begin and
+// at the end of a switch, a boot runs what is in force, and the next switch
+// finds what it has to do.
+func TestPowerCutBetweenTheLedgerAndTheLink(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	v.WriteManifest(diary("x", "new"))
+	v.cutAt("rename,renameat,renameat2", "/etc/meshgen/pending")
+	if v.Exists("/etc/meshgen/pending") {
+		t.Fatal("the switch was not cut short before the link")
+	}
+	v.PowerCut()
+	v.Boot()
+	v.awaitUp("x")
+	v.mustBe("x", "old")
+	if state := v.Show("meshgen-recover", "ActiveState")["ActiveState"]; state != "inactive" {
+		t.Errorf("the recovery is %s", state)
+	}
+	v.Switch()
+	v.mustBe("x", "new")
+	v.mustHaveFiles("./a", "./b", "./new", "./new/deep", "./new/deep/own")
+
+	v.WriteManifest(diary("x", "newer"))
+	v.cutAt("unlink,unlinkat", "/etc/meshgen/pending")
+	if !v.Exists("/etc/meshgen/pending") {
+		t.Fatal("the switch was not cut short before the link was removed")
+	}
+	v.PowerCut()
+	v.Boot()
+	v.awaitUp("x")
+	v.mustBe("x", "newer")
+	v.mustBeRecovered()
+	before := v.invocation("x")
+	if out := v.Switch(); !strings.Contains(out, "nothing to do") || v.invocation("x") != before {
+		t.Errorf("the switch after the boot: %s", out)
+	}
 }
