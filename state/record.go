@@ -36,6 +36,10 @@ const Last = "last"
 // Withdrawn is why a unit is not due after all.
 const Withdrawn = "withdrawn"
 
+// Boot is why a unit is due that was down when the machine booted: whatever runs
+// of it since was started by the definition that the ledger has.
+const Boot = "boot"
+
 // Moment is when something was recorded. Generation is that of the switch it
 // belongs to; 0 where it belongs to none.
 type Moment struct {
@@ -67,7 +71,7 @@ type Record struct {
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
 	Due        bool   `json:"due,omitempty"`
-	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Idle], [Last] or ""
+	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Boot], [Idle], [Last] or ""
 
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another

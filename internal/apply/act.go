@@ -308,7 +308,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,

@@ -21,6 +21,9 @@ type Machine struct {
 	Unit string
 	// Settle is how long a unit has to stay up to count as up.
 	Settle time.Duration
+	// Booting tells that systemd is about to start what is enabled, and holds
+	// that back until this program has ended: no job may be waited for.
+	Booting bool
 }
 
 // Systemd is a system manager: that of the machine is *[host.Systemd], whose

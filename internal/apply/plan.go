@@ -43,6 +43,9 @@ type Plan struct {
 	Start       []string
 	// Idle are those of Start that were down, of a declaration that changed.
 	Idle []string
+	// Confirm are units that a boot has started since they were due: all that is
+	// left is to record it.
+	Confirm []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
@@ -76,7 +79,7 @@ func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op,
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
-		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
+		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
@@ -322,6 +325,10 @@ func (p *planner) succeed(a units.Address) {
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
 	case seen.Load == "masked": // its owner's word
+	case p.booted(r, u, seen):
+		if seen.Active != "activating" || seen.Sub == "auto-restart" {
+			p.plan.Confirm = append(p.plan.Confirm, u.Name)
+		}
 	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
@@ -347,6 +354,16 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 			p.because("restart", u.Name, "its definition changed")
 		}
 	}
+}
+
+// booted reports whether a unit that was due at a boot was started since, by the
+// definition that it is to have. One that is down again without a fault was
+// stopped by its owner.
+func (p *planner) booted(r state.Record, u state.Unit, seen host.Unit) bool {
+	if !r.Due || r.DueWhy != state.Boot || r.Digest != u.Digest || seen.Active == "deactivating" {
+		return false
+	}
+	return seen.Up() || (seen.Active == "inactive" && p.seen.invocations[u.Name] != "")
 }
 
 // runs reports whether a unit that is up runs by the definition that it is to

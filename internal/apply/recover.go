@@ -54,6 +54,9 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	if err != nil {
 		return Outcome{}, err
 	}
+	if n.Booting {
+		return n.recoverAtBoot(ctx, s, current, progress)
+	}
 	if current.Number == s.Generation {
 		from, err := n.generation(s.From)
 		if err != nil {
@@ -146,7 +149,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	if err != nil || len(faults) > 0 {
 		return nil, errors.Join(err, faults.Err())
 	}
-	plan.Reread = n.Systemd != nil // what systemd was given last is not known
+	plan.Reread = n.Systemd != nil && !n.Booting // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err

@@ -62,6 +62,9 @@ func (p Plan) Steps() []Step {
 	unit("reload", p.ReloadUnits)
 	unit("restart", p.Restart)
 	unit("start", p.Start)
+	for _, name := range p.Confirm {
+		steps = append(steps, Step{Op: "confirm", Target: units.Of(units.TargetUnit, name), Reason: "started at the boot after a switch that was cut short"})
+	}
 	for _, name := range p.Dependents {
 		steps = append(steps, Step{Op: "start", Target: units.Of(units.TargetUnit, name), Reason: "goes down with what it needs"})
 	}
