@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,22 +41,63 @@ func (d *declarations) add(r *declared) {
 
 // declare adds what a module declares.
 func (l *loader) declare(d *declarations, m field) {
-	for _, kind := range l.fields(m.value, m.rule, m.path) {
+	all := l.fields(m.value, m.rule, m.path)
+	policy := l.policy(all)
+	for _, kind := range all {
+		if kind.name == policyField {
+			continue
+		}
 		for _, r := range l.fields(kind.value, kind.rule, kind.path) {
-			d.add(l.resource(units.Address{Module: m.name, Kind: kindOf(kind.name), ID: r.name}, r))
+			d.add(l.resource(units.Address{Module: m.name, Kind: kindOf(kind.name), ID: r.name}, r, policy))
 		}
 	}
+}
+
+// policyField is the field of a module that declares nothing.
+const policyField = "policy"
+
+// policy returns the settings of a module or a resource.
+func (l *loader) policy(all fields) map[string]string {
+	settings := map[string]string{}
+	f, ok := all.get(policyField)
+	if !ok {
+		return settings
+	}
+	for _, s := range l.fields(f.value, f.rule, f.path) {
+		if !l.accepts(s) {
+			continue
+		}
+		if text, err := resolved(s.value).String(); err == nil {
+			settings[s.name] = text
+		}
+	}
+	return settings
+}
+
+// policyOf returns what counts for a resource: its own word, then the module's.
+func policyOf(kind units.Kind, module, own map[string]string) map[string]string {
+	settings := maps.Clone(module)
+	if settings["rename"] == "migrate" && kind != units.KindVolume {
+		settings["rename"] = "follow" // it holds no data that would have to move
+	}
+	maps.Copy(settings, own)
+	if len(settings) == 0 {
+		return nil
+	}
+	return settings
 }
 
 // kindOf returns the kind that a field of a module declares.
 func kindOf(plural string) units.Kind { return units.Kind(strings.TrimSuffix(plural, "s")) }
 
-func (l *loader) resource(a units.Address, f field) *declared {
+// resource completes a resource of a module that has a policy.
+func (l *loader) resource(a units.Address, f field, policy map[string]string) *declared {
 	before := len(l.faults)
 	d := &declared{path: f.path, value: f.value}
 	d.Address = a
 	d.Position = l.label(f.value, f.path)
 	all := l.fields(f.value, f.rule, f.path)
+	d.Policy = policyOf(a.Kind, policy, l.policy(all))
 	if a.Kind == units.KindFile {
 		l.file(d, all)
 	} else {

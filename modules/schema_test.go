@@ -116,7 +116,8 @@ func manifestOf(t testing.TB, text string) string {
 // faults that no schema finds.
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
-		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing", "name-hexadecimal",
+		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
+		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
 		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "value-text",
 	}
 	for _, g := range goldens(t) {

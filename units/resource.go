@@ -186,6 +186,11 @@ type Resource struct {
 	// Uses are the declared resources that this one refers to.
 	Uses []Address `json:"uses,omitempty"`
 
+	// Policy is what the manifest says of how changes are decided, by
+	// transition: rename, transfer, remove, takeover, drift. It makes no
+	// difference to what the resource is.
+	Policy map[string]string `json:"policy,omitempty"`
+
 	// File is set for KindFile alone.
 	File *File `json:"file,omitempty"`
 }

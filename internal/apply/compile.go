@@ -25,6 +25,7 @@ type Input struct {
 	Adopted   bool
 	Digest    string // of all that the manifest was read from
 	Resources []units.Resource
+	Moved     units.Moves
 }
 
 // convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.
@@ -47,7 +48,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},
@@ -139,9 +140,10 @@ func sameResource(a, b units.Resource) bool {
 	return reflect.DeepEqual(unplaced(a), unplaced(b))
 }
 
-// unplaced returns the resource without its positions and contents.
+// unplaced returns the resource without its positions, contents and policy,
+// which make no difference to what becomes of it.
 func unplaced(r units.Resource) units.Resource {
-	r.Position = units.Position{}
+	r.Position, r.Policy = units.Position{}, nil
 	r.Sections = slices.Clone(r.Sections)
 	for i, s := range r.Sections {
 		entries := slices.Clone(s.Entries)
