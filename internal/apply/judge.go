@@ -40,7 +40,7 @@ func judge(transitions []state.Transition, before, desired state.Generation) ([]
 		}
 		judged[i] = t
 	}
-	refused = append(refused, strayed(before, desired)...)
+	refused = append(refused, strayed(before, desired, migrations(judged))...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
@@ -63,9 +63,7 @@ func decide(t state.Transition, before, desired units.Resource) (decided state.T
 	case state.Rename:
 		t.Decision = state.Follow
 		if t.From.Kind() == units.TargetVolume {
-			t.Decision = state.Refuse
-			t.Reason = "its data would stay behind and an empty volume take its place"
-			return t, fmt.Sprintf("keep the data where it is with VolumeName: %q", t.From.Name())
+			return decideVolume(t, desired)
 		}
 	case state.Update:
 		if volume && !sameSection(before, desired, "Volume") {
@@ -123,7 +121,8 @@ func sameSection(a, b units.Resource, section string) bool {
 // strayed refuses a container that would find an empty volume where it had its
 // data: the volume that it mounts there is not the one it mounted, which is no
 // longer declared, but one that is new. That is a rename in all but name.
-func strayed(before, desired state.Generation) units.Faults {
+// What is migrated finds its data.
+func strayed(before, desired state.Generation, migrated map[units.Target]units.Target) units.Faults {
 	was, is := volumes(before), volumes(desired)
 	old := map[string]units.Resource{}
 	for _, r := range before.Resources {
@@ -145,7 +144,7 @@ func strayed(before, desired state.Generation) units.Faults {
 		had := mounts(former)
 		for path, now := range mounts(r) {
 			then, there := was[had[path]], is[now]
-			if then == "" || there == "" || then == there || declares(is, then) || declares(was, there) {
+			if then == "" || there == "" || then == there || migrated[then] == there || declares(is, then) || declares(was, there) {
 				continue
 			}
 			refused = append(refused, units.Fault{

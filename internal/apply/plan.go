@@ -27,6 +27,8 @@ type Plan struct {
 	Stop []string
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Copy are volumes that are migrated.
+	Copy []Copy
 	// Write are files to be put in place.
 	Write []units.Resource
 	// Handover are renamed units. Bridge are those that they need and that
@@ -131,6 +133,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.copies()
 	p.contention()
 	return p.finish()
 }
@@ -172,7 +175,7 @@ func (p *planner) names() {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
 		case r.Target.Kind() == units.TargetDir && p.holdsDeclared(r.Target, declared):
-		case r.Target.Kind() == units.TargetVolume:
+		case r.Target.Kind() == units.TargetVolume && !partial(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		default:
 			p.plan.Retire = append(p.plan.Retire, r.Target)

@@ -54,6 +54,9 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		return Outcome{}, err
 	}
 	if current.Number == s.Generation {
+		if err := n.keepCopies(current); err != nil {
+			return Outcome{}, err
+		}
 		from, err := n.generation(s.From)
 		if err != nil {
 			return Outcome{}, err

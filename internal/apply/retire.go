@@ -45,10 +45,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		}
 		events = append(events, state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: why})
 	}
-	for _, t := range m.plan.Hold {
-		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared; it holds data"})
-	}
-	return events, errors.Join(errs...)
+	return append(events, m.hold()...), errors.Join(errs...)
 }
 
 // retiringOrder puts units before the objects that they run, and files before
@@ -146,7 +143,7 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 	switch t.Kind() {
 	case units.TargetUnit:
 		return m.why(t), m.retireUnit(ctx, t.Name(), found[t.Name()])
-	case units.TargetContainer, units.TargetNetwork:
+	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
 		if err := m.removeObject(ctx, t); err != nil {
 			return "", err
 		}
@@ -212,9 +209,12 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 	if err != nil || !there || !marked(o, record) || m.seen.foreign[o.Unit] != "" {
 		return err
 	}
-	if t.Kind() == units.TargetContainer {
+	switch t.Kind() {
+	case units.TargetContainer:
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
-	} else {
+	case units.TargetVolume:
+		err = m.node.Podman.RemoveVolume(ctx, o.Name)
+	default:
 		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	}
 	if err != nil {
