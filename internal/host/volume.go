@@ -301,7 +301,7 @@ func sameContent(ctx context.Context, pathA, pathB string, size int64) (bool, er
 // data returns where the next data of a file begins, lseek(2); size where there
 // is none, and at where the file system cannot tell.
 func data(f *os.File, at, size int64) int64 {
-	next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA) //nolint:gosec // a descriptor is small
+	next, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	switch {
 	case errors.Is(err, unix.ENXIO):
 		return size
