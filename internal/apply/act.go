@@ -48,6 +48,7 @@ func (m *move) act(ctx context.Context) error {
 		m.raiseBridge,
 		m.rescue,
 		m.stopUnits,
+		m.endOutlived,
 		m.freeNetworks,
 		m.copyVolumes,
 		func(context.Context) error { return m.flip(staged) },
@@ -253,11 +254,11 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
-		if m.seen.units[u.Name].Up() && !slices.Contains(were, u.Name) {
+		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
 	}
-	touched := m.plan.Touched()
+	touched := slices.Concat(m.plan.Touched(), m.plan.Stop)
 	now, err := m.node.Systemd.Units(ctx, were)
 	return slices.DeleteFunc(were, func(name string) bool {
 		depends := slices.Contains(m.plan.Dependents, name)
@@ -306,6 +307,7 @@ func (m *move) confirm(ctx context.Context) error {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
+				Container: containerOf(m.node.Layout, u.Name),
 			})
 		}
 	}

@@ -221,7 +221,7 @@ func (n *Node) ledgerRecord(t units.Target) (state.Record, bool) {
 // copied, and what has the new one starts after.
 func (p *planner) copies() {
 	for _, t := range p.transitions {
-		if t.Decision != state.Migrate {
+		if t.Decision != state.Migrate || !p.begins {
 			continue
 		}
 		p.plan.Copy = append(p.plan.Copy, Copy{From: t.From, To: t.To, Unit: p.of[t.Resource], Position: t.Position})
@@ -242,6 +242,10 @@ func (p *planner) haltUsers(volume units.Resource, t state.Transition) {
 		}
 	}
 }
+
+// undoesCopy reports whether a volume that goes is a copy, in a switch that was
+// begun before: its set did not stay in force, and that is no removal.
+func (p *planner) undoesCopy(r state.Record) bool { return r.Origin == originCopy && !p.begins }
 
 // partial reports whether a target is what a switch left of a copy.
 func partial(r state.Record) bool {
@@ -491,5 +495,5 @@ func (m *move) whyHeld(t units.Target) string {
 			return "migrated to " + r.Target.Name() + "; it has the data as it was then"
 		}
 	}
-	return "no longer declared; it holds data"
+	return "no longer declared: " + m.plan.Reason("hold", string(t))
 }

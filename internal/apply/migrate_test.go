@@ -29,7 +29,7 @@ func TestJudgeOfAVolumesRename(t *testing.T) {
 		t.Run(test.policy, func(t *testing.T) {
 			renamed := volume("v", "w")
 			renamed.Policy = map[string]string{"rename": test.policy}
-			judged, refused := judge([]state.Transition{rename}, old, generation(2, renamed, container("a", "a", "Volume=w.volume:/d")))
+			judged, refused := judge(before{generation: old, transitions: []state.Transition{rename}}, generation(2, renamed, container("a", "a", "Volume=w.volume:/d")))
 			if judged[0].Decision != test.want {
 				t.Errorf("decided %q, want %q", judged[0].Decision, test.want)
 			}
@@ -49,7 +49,12 @@ func TestPlanOfAMigration(t *testing.T) {
 	old := generation(1, volume("v", "v"), container("a", "a", "uses=volume/v"), container("b", "b", "uses=volume/v"), container("c", "c"))
 	desired := generation(2, migrating(volume("v", "w")), container("a", "a", "uses=volume/v"), container("b", "x", "uses=volume/v"), container("c", "c"))
 	b := running(old)
-	b.transitions, _ = judge(state.Compare(desired, b.records, b.seen.observed), old, desired)
+	b.transitions = state.Compare(desired, b.records, b.seen.observed)
+	b.transitions, _ = judge(b, desired)
+	if plan := makePlan(b, desired); len(plan.Copy) > 0 {
+		t.Errorf("a switch that was begun before copies %v", plan.Copy)
+	}
+	b.begins = true
 	plan := makePlan(b, desired)
 	want := "stop a.service\nstop b.service\nstop v-volume.service\n" +
 		"copy unit w-volume.service: volume:v to volume:w\n" +

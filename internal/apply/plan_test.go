@@ -825,7 +825,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			judged, refused := judge([]state.Transition{test.transition}, old, generation(2, test.new...))
+			judged, refused := judge(before{generation: old, transitions: []state.Transition{test.transition}}, generation(2, test.new...))
 			if len(judged) != 1 || judged[0].Decision != test.want {
 				t.Errorf("judged %+v, want %q", judged, test.want)
 			}
@@ -854,7 +854,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 			Reason: "it exists", Position: units.Position{File: "m.cue", Line: line, Column: 1},
 		}
 	}
-	_, refused := judge([]state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}, state.Generation{}, generation(1))
+	_, refused := judge(before{transitions: []state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}}, generation(1))
 	var lines []int
 	for _, f := range refused {
 		lines = append(lines, f.Position.Line)

@@ -142,7 +142,10 @@ func (m *move) unlink(t units.Target) error {
 func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]host.Unit) (why string, err error) {
 	switch t.Kind() {
 	case units.TargetUnit:
-		return m.why(t), m.retireUnit(ctx, t.Name(), found[t.Name()])
+		if err := m.retireUnit(ctx, t.Name(), found[t.Name()]); err != nil {
+			return "", err
+		}
+		return m.why(t), m.removeMadeBy(ctx, m.records[t])
 	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
 		if err := m.removeObject(ctx, t); err != nil {
 			return "", err
@@ -212,10 +215,10 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 	switch t.Kind() {
 	case units.TargetContainer:
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
+	case units.TargetNetwork:
+		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	case units.TargetVolume:
 		err = m.node.Podman.RemoveVolume(ctx, o.Name)
-	default:
-		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: remove: %w", t, err)
@@ -226,6 +229,25 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		err = fmt.Errorf("%s: removed, and still there", t)
 	}
 	return err
+}
+
+// removeMadeBy removes what a unit that is gone left of its containers, whatever
+// they are called by now.
+func (m *move) removeMadeBy(ctx context.Context, unit state.Record) error {
+	if m.node.Systemd == nil || !runsContainer(unit) || m.seen.foreign[unit.Target.Name()] != "" {
+		return nil
+	}
+	containers, err := m.node.objects.get(ctx, units.TargetContainer)
+	if err != nil {
+		return err
+	}
+	for _, o := range madeBy(unit, containers) {
+		if err := m.node.Podman.RemoveContainer(ctx, o.ID); err != nil {
+			return fmt.Errorf("container:%s: remove: %w", o.Name, err)
+		}
+		m.node.forget()
+	}
+	return nil
 }
 
 func marked(o host.Object, r state.Record) bool {

@@ -28,13 +28,6 @@ func (p Podman) VolumeUsers(ctx context.Context, name string) ([]Object, error) 
 	return p.containers(ctx, "ps", "--all", "--filter", "volume="+name, "--format", "json")
 }
 
-// RemoveVolume removes the volume of that name. One that a container has is an
-// error.
-func (p Podman) RemoveVolume(ctx context.Context, name string) error {
-	_, err := p.run(ctx, "volume", "rm", "--", name)
-	return err
-}
-
 // Tree is what a walk over a directory tree found.
 type Tree struct {
 	Bytes uint64 // on the disk; what has several names counts once
