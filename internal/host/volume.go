@@ -38,7 +38,7 @@ type Tree struct {
 }
 
 // Measure walks a tree. Another file system that is mounted in it is an error:
-// what lies there is no part of the tree.
+// what lies there is no part of the tree. What goes during the walk is left out.
 func Measure(ctx context.Context, root string) (Tree, error) {
 	var tree Tree
 	var top unix.Stat_t
@@ -48,20 +48,29 @@ func Measure(ctx context.Context, root string) (Tree, error) {
 	h := sha256.New()
 	counted := map[uint64]bool{}
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err = errors.Join(err, context.Cause(ctx)); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		if errors.Is(err, fs.ErrNotExist) && path != root {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if st.Dev != top.Dev {
 			return fmt.Errorf("%q: another file system is mounted there", path)
 		}
-		if !counted[st.Ino] {
+		linked := st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR
+		if !linked || !counted[st.Ino] {
 			tree.Bytes += uint64(st.Blocks) * 512 //nolint:gosec // never negative
 			tree.Files++
-			counted[st.Ino] = st.Nlink > 1
+		}
+		if linked {
+			counted[st.Ino] = true
 		}
 		_, _ = io.WriteString(h, path) // a hash takes all
 		_ = binary.Write(h, binary.LittleEndian, []uint64{
