@@ -140,6 +140,44 @@ func TestVolumeIsMigratedUnderItsUnit(t *testing.T) {
 	v.mustBeSwept()
 }
 
+// A module gets another name, and with it all that is in it: two volumes are
+// migrated, with what uses them, and the containers renamed, in one switch.
+func TestVolumesAreMigratedWithTheirModule(t *testing.T) {
+	v := Boot(t)
+	manifest := func(module, more string) string {
+		return fmt.Sprintf(`package mesh
+
+modules: %s: {
+	policy: rename: "migrate"
+	volumes: {data: {}, cache: {}}
+	networks: net: {}
+	containers: {
+		x: Container: {Image: "localhost/probe:1", Network: "net", Volume: ["data:/data", "cache:/cache"]}
+		y: Container: {Image: "localhost/probe:1", Network: "none", Volume: "cache:/data"}
+	}
+}
+%s
+`, module, more)
+	}
+	v.WriteManifest(manifest("m", ""))
+	v.Switch()
+	v.furnish("m-data")
+	v.Run("touch", mountpoint("m-cache")+"/cached")
+	data, cache := v.print("m-data"), v.print("m-cache")
+	v.WriteManifest(manifest("n", `moved: [{from: "m", to: "n"}]`))
+	v.Switch()
+	v.mustRun("n-x", "n-y")
+	v.mustHave("n-cache", "n-y")
+	if v.print("n-data") != data || v.print("m-data") != data || v.print("n-cache") != cache || v.print("m-cache") != cache {
+		t.Error("the data is another")
+	}
+	v.mustBeGone("m-x.service", "m-y.service", "m-data-volume.service", "m-cache-volume.service")
+	v.mustBeSwept()
+	if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+		t.Errorf("plan after the switch: %+v", r)
+	}
+}
+
 // A migration that cannot be is refused, and nothing is stopped for it.
 func TestVolumeIsNotMigrated(t *testing.T) {
 	v := Boot(t)
@@ -157,7 +195,8 @@ func TestVolumeIsNotMigrated(t *testing.T) {
 	refused(strings.Replace(keeper("new"), `policy: rename: "migrate"`, "", 1), `or have it copied with policy: rename: "migrate"`)
 	refused(strings.Replace(keeper("new"), `policy: rename: "migrate"`, `policy: rename: "follow"`, 1), `policy "follow" would leave its data behind`)
 	refused(keeper("found"), "volume:found is taken")
-	refused(strings.Replace(keeper("new"), `volumes: other: {}`, `volumes: other: name: "old"`, 1), "volume")
+	refused(strings.Replace(keeper("m-other"), `volumes: other: {}`, `volumes: other: name: "old"`, 1), "migration of volume:old to volume:m-other: volume:m-other is that of m/volume/other")
+	refused(strings.Replace(keeper("m-other"), `volumes: other: {}`, `volumes: other: name: "new"`, 1), "migration of volume:old to volume:m-other: volume:m-other is that of m/volume/other")
 	refused(strings.Replace(keeper("new"), `name: "new"`, `{name: "new", Volume: {Device: "tmpfs", Type: "tmpfs"}}`, 1), "it has Device")
 
 	v.Run("podman", "run", "--detach", "--name=found", "--network=none", "--volume=old:/d", "localhost/probe:1")
@@ -281,21 +320,22 @@ func TestMigrationSeesAWriter(t *testing.T) {
 // A migration is killed at many moments, every other time by a power cut: a part
 // of a copy never passes for the whole, and the data is lost at none of them.
 func TestMigrationSurvivesKills(t *testing.T) {
+	const copies = 12
 	v := Boot(t)
 	v.WriteManifest(keeper("data-1"))
 	v.Switch()
 	v.furnish("data-1")
-	v.Run("sh", "-c", "head -c 60M /dev/urandom > "+mountpoint("data-1")+"/big")
+	v.Run("sh", "-c", "head -c 40M /dev/urandom > "+mountpoint("data-1")+"/big")
 	v.WriteManifest(keeper("data-2"))
 	begin := time.Now()
 	v.Switch()
 	whole := time.Since(begin)
 	v.Run("podman", "volume", "rm", "data-1")
 	before := v.print("data-2")
-	for i := 3; i < moments+3; i++ {
+	for i := 3; i < copies+3; i++ {
 		from, to := fmt.Sprintf("data-%d", i-1), fmt.Sprintf("data-%d", i)
 		v.WriteManifest(keeper(to))
-		v.killAfter(whole * time.Duration(i-2) / (moments + 1))
+		v.killAfter(whole * time.Duration(i-2) / (copies + 1))
 		if v.Exists(mountpoint(from)) && v.print(from) != before {
 			t.Errorf("the old volume is another")
 		}
@@ -318,6 +358,53 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			t.Fatalf("moment %d, %s into a switch of %s", i, whole*time.Duration(i-2)/(moments+1), whole)
 		}
 		v.Run("podman", "volume", "rm", from)
+	}
+}
+
+// A migration whose new set does not come up is killed at some moments, every
+// other time by a power cut: the old volume is used in the end, and a new one
+// that a container may have written to is never removed.
+func TestFailingMigrationSurvivesKills(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(keeper("old"))
+	v.Switch()
+	v.furnish("old")
+	before := v.print("old")
+	failing := func(name string) string {
+		return strings.Replace(keeper(name), `Volume: "data:/data"`, `Volume: "data:/data", Exec: "sh -c 'echo wrote >/data/wrote; exit 1'"`, 1)
+	}
+	begin := time.Now()
+	v.WriteManifest(failing("new-0"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
+		t.Fatalf("switch: %+v", r)
+	}
+	whole := time.Since(begin)
+	const times = 8
+	for i := 1; i <= times; i++ {
+		name := fmt.Sprintf("new-%d", i)
+		v.WriteManifest(failing(name))
+		v.killAfter(whole * time.Duration(i) / (times + 1))
+		if i%2 == 0 {
+			v.PowerCut()
+			v.Boot()
+		}
+		wrote := v.Exists(mountpoint(name) + "/wrote")
+		if r := v.Exec("meshgen", "switch"); r.Code != 5 && r.Code != 3 {
+			t.Errorf("moment %d: switch: %+v", i, r)
+		}
+		v.mustRun("m-x", "m-y", "m-z")
+		v.mustHave("old", "m-x", "m-y")
+		if v.print("old") != before {
+			t.Errorf("moment %d: the old volume is another", i)
+		}
+		if !v.Exists(mountpoint(name) + "/wrote") {
+			t.Errorf("moment %d: what was written to the new volume is lost; it was there after the kill: %v", i, wrote)
+		}
+		v.WriteManifest(keeper(name))
+		if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "held, with data of its own") {
+			t.Errorf("moment %d: that name again: %+v", i, r)
+		}
+		v.mustBeSwept()
 	}
 }
 

@@ -301,7 +301,11 @@ func (m *move) copyVolumes(ctx context.Context) error {
 		if err != nil {
 			// At once: a full disk would have no room for the record of what
 			// comes next.
-			return errors.Join(fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err), m.dropCopy(ctx, c))
+			errs := []error{fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err)}
+			for _, made := range m.plan.Copy {
+				errs = append(errs, m.dropCopy(ctx, made))
+			}
+			return errors.Join(errs...)
 		}
 	}
 	return nil
