@@ -26,16 +26,20 @@ type declarations struct {
 	all       []*declared
 	byAddress map[units.Address]*declared
 	byFile    map[string]*declared // by the name of the Quadlet file
+	byUnit    map[string]*declared // by the name of the unit
 }
 
 func (d *declarations) add(r *declared) {
 	if d.byAddress == nil {
-		d.byAddress, d.byFile = map[units.Address]*declared{}, map[string]*declared{}
+		d.byAddress, d.byFile, d.byUnit = map[units.Address]*declared{}, map[string]*declared{}, map[string]*declared{}
 	}
 	d.all = append(d.all, r)
 	d.byAddress[r.Address] = r
 	if file := units.QuadletFile(r.Resource); file != "" && d.byFile[file] == nil {
 		d.byFile[file] = r
+	}
+	if unit := units.Unit(r.Resource); unit != "" && d.byUnit[unit] == nil {
+		d.byUnit[unit] = r
 	}
 }
 
@@ -98,23 +102,26 @@ func (l *loader) resource(a units.Address, f field, policy map[string]string) *d
 	d.Position = l.label(f.value, f.path)
 	all := l.fields(f.value, f.rule, f.path)
 	d.Policy = policyOf(a.Kind, policy, l.policy(all))
-	if a.Kind == units.KindFile {
+	switch a.Kind {
+	case units.KindFile:
 		l.file(d, all)
-	} else {
-		l.unit(d, all)
+	case units.KindUnit:
+		l.plain(d, all)
+	case units.KindContainer, units.KindVolume, units.KindNetwork:
+		l.quadlet(d, all)
 	}
 	d.sound = len(l.faults) == before && resolved(f.value).Kind() == cue.StructKind
 	return d
 }
 
-// unit completes a resource that becomes a Quadlet file.
-func (l *loader) unit(d *declared, all fields) {
+// quadlet completes a resource that becomes a Quadlet file.
+func (l *loader) quadlet(d *declared, all fields) {
 	d.Name = strings.ReplaceAll(d.Address.Module+"-"+d.Address.ID, ".", "-")
 	if name, ok := l.text(all, "name"); ok {
 		d.Name = name
 	}
 	own := ownSection(d.Address.Kind)
-	for _, name := range []string{"Unit", own, "Quadlet", "Service", "Install"} {
+	for _, name := range quadletSections(d.Address.Kind) {
 		var entries []units.Entry
 		f, ok := all.get(name)
 		if ok {
@@ -148,6 +155,12 @@ func (l *loader) unit(d *declared, all fields) {
 
 // ownSection returns the section that Quadlet reads for a kind.
 func ownSection(k units.Kind) string { return strings.ToUpper(string(k[:1])) + string(k[1:]) }
+
+// quadletSections returns the sections of a Quadlet file of that kind, in the
+// order in which they are written.
+func quadletSections(k units.Kind) []string {
+	return []string{"Unit", ownSection(k), "Quadlet", "Service", "Install"}
+}
 
 // withObjectName sees to it that podman's object has the resource's name,
 // where the owner gave it none; Quadlet would call it systemd-NAME.

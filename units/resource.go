@@ -22,6 +22,7 @@ const (
 	KindContainer Kind = "container"
 	KindVolume    Kind = "volume"
 	KindNetwork   Kind = "network"
+	KindUnit      Kind = "unit" // of systemd's own, without Quadlet
 	KindFile      Kind = "file"
 )
 
@@ -176,7 +177,7 @@ type Resource struct {
 	Position Position `json:"position"`
 
 	// Name is the base of the unit's file name and of the podman object's
-	// name. A file has none.
+	// name. Of KindUnit it is the whole name, with its type. A file has none.
 	Name string `json:"name,omitempty"`
 	// Sections are the unit's, in the order in which they are written.
 	// A file has none.

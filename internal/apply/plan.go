@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -486,6 +487,7 @@ func (p *planner) finish() Plan {
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
 	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(turnToStop(a), turnToStop(b)) })
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -502,6 +504,16 @@ func (p *planner) finish() Plan {
 		return was && !maps.Equal(before.Policy, r.Policy)
 	})
 	return p.plan
+}
+
+// turnToStop puts what starts other units before all else: a service whose timer or
+// socket is still there may be back as soon as it is down.
+func turnToStop(unit string) int {
+	switch filepath.Ext(unit) {
+	case ".timer", ".socket", ".path", ".automount":
+		return 0
+	}
+	return 1
 }
 
 // rank puts what others need before them: networks and volumes before
