@@ -233,14 +233,31 @@ func (p *planner) copies() {
 	}
 }
 
-// haltUsers stops the unit of a volume and those that use it.
+// haltUsers stops the unit of a volume, those that use it, and what would start
+// one of these while the data is copied: a nightly backup, say.
 func (p *planner) haltUsers(volume units.Resource, t state.Transition) {
 	p.halt(units.Unit(volume), t.Resource, "its data is copied to "+string(t.To))
 	for _, r := range p.generation.Resources {
-		if slices.Contains(r.Uses, volume.Address) && units.Unit(r) != "" {
-			p.halt(units.Unit(r), r.Address, "it uses "+string(t.From)+", which is copied")
+		if !slices.Contains(r.Uses, volume.Address) || units.Unit(r) == "" {
+			continue
+		}
+		p.halt(units.Unit(r), r.Address, "it uses "+string(t.From)+", which is copied")
+		for _, trigger := range p.generation.Resources {
+			if triggers(trigger, r) {
+				p.halt(units.Unit(trigger), trigger.Address, "it starts "+units.Unit(r))
+			}
 		}
 	}
+}
+
+// triggers reports whether a resource is a timer, a socket or the like that starts
+// another.
+func triggers(trigger, r units.Resource) bool {
+	name, service := units.Unit(trigger), units.Unit(r)
+	if name == "" || turnToStop(name) != 0 {
+		return false
+	}
+	return slices.Contains(trigger.Uses, r.Address) || strings.TrimSuffix(name, filepath.Ext(name)) == strings.TrimSuffix(service, ".service")
 }
 
 // undoesCopy reports whether a volume that goes is a copy, in a switch that was

@@ -68,6 +68,29 @@ func TestPlanOfAMigration(t *testing.T) {
 	}
 }
 
+// What would start a user of the volume meanwhile stops first, and is back after.
+func TestPlanOfAMigrationStopsTimers(t *testing.T) {
+	timer := func(name string, entries ...units.Address) units.Resource {
+		return units.Resource{Address: address(units.KindUnit, name), Name: name, Uses: entries}
+	}
+	set := func(v units.Resource) []units.Resource {
+		return []units.Resource{v, container("a", "a", "uses=volume/v", "Install=no"), timer("a.timer"),
+			timer("other.timer", address(units.KindContainer, "a")), timer("c.timer"), timer("a.mount")}
+	}
+	b := running(generation(1, set(volume("v", "v"))...))
+	b.down("a.service")
+	desired := generation(2, set(migrating(volume("v", "w")))...)
+	b.transitions = state.Compare(desired, b.records, b.seen.observed)
+	b.transitions, _ = judge(b, desired)
+	b.begins = true
+	got := migration(makePlan(b, desired))
+	if want := "stop a.timer\nstop other.timer\nstop v-volume.service\n" +
+		"copy unit w-volume.service: volume:v to volume:w\n" +
+		"start a.timer\nstart other.timer\nstart w-volume.service\nhold volume:v"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // migration is what a plan does to units and volumes, a line each.
 func migration(p Plan) string {
 	var lines []string
