@@ -113,6 +113,14 @@ func TestVolumeIsMigrated(t *testing.T) {
 		t.Errorf("the way back: %+v", r)
 	}
 	v.mustHave("new", "m-x", "m-y")
+	// Until it is gone: then it is a name like any other.
+	newer := v.print("new")
+	v.Run("podman", "volume", "rm", "old")
+	v.Switch()
+	v.mustHave("old", "m-x", "m-y")
+	if got := v.print("old"); got != newer {
+		t.Errorf("the copy back is another: %s, was %s", got, newer)
+	}
 }
 
 // The name of the volume alone changes, and its unit keeps its name.

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"meshgen/generator"
-	"meshgen/internal/durable"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -86,14 +82,14 @@ func (n *Node) migratable(ctx context.Context, transitions []state.Transition, d
 	sizes := map[units.Target]host.Tree{}
 	var faults units.Faults
 	now := byAddress(desired)
+	var need host.Tree // all of them: one file system has podman's volumes
 	for _, t := range transitions {
 		if t.Decision != state.Migrate {
 			continue
 		}
-		reason, hint := n.obstructed(t, now[t.Resource])
-		var err error
-		if reason == "" {
-			sizes[t.From], reason, hint, err = n.measure(ctx, t.From)
+		reason, hint, err := n.obstructed(ctx, t, now[t.Resource])
+		if err == nil && reason == "" {
+			sizes[t.From], reason, hint, err = n.measure(ctx, t.From, &need)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -108,33 +104,44 @@ func (n *Node) migratable(ctx context.Context, transitions []state.Transition, d
 }
 
 // obstructed says what in the record and the declaration forbids a migration.
-func (n *Node) obstructed(t state.Transition, desired units.Resource) (reason, hint string) {
+func (n *Node) obstructed(ctx context.Context, t state.Transition, desired units.Resource) (reason, hint string, err error) {
 	if n.Systemd == nil {
-		return "below --root podman cannot be asked", "switch on the machine itself, or keep VolumeName: " + strconv.Quote(t.From.Name())
+		return "below --root podman cannot be asked", "switch on the machine itself, or keep VolumeName: " + strconv.Quote(t.From.Name()), nil
 	}
 	to, known := n.Ledger.Record(t.To)
+	_, there, err := n.object(ctx, t.To)
 	switch {
-	case known && to.State == state.Held:
+	case err != nil:
+		return "", "", err
+	case known && to.State == state.Held && there:
 		return fmt.Sprintf("%s is there, held, with data of its own (%s)", t.To, to.Why),
-			"give the volume another name, or let the held one go first with \"meshgen gc --volumes\""
+			"give the volume another name, or let the held one go first with \"meshgen gc --volumes\"", nil
 	case known && to.State == state.Live && (to.Origin != originPartial || to.Resource != t.Resource):
-		return fmt.Sprintf("%s is that of %s", t.To, to.Resource), "give the volume another name"
+		return fmt.Sprintf("%s is that of %s", t.To, to.Resource), "give the volume another name", nil
 	}
+	reason = elsewhere(desired)
+	return reason, copyByHand, nil
+}
+
+// elsewhere says why the data of a volume would not lie in a directory of
+// podman's.
+func elsewhere(desired units.Resource) string {
 	for _, key := range []string{"Device", "Type", "Image"} {
 		if desired.Value("Volume", key) != "" {
-			return "its data does not lie in a directory of podman's: it has " + key, copyByHand
+			return "its data does not lie in a directory of podman's: it has " + key
 		}
 	}
 	if driver := desired.Value("Volume", "Driver"); driver != "" && driver != "local" {
-		return "it is to have driver " + driver, copyByHand
+		return "it is to have driver " + driver
 	}
-	return "", ""
+	return ""
 }
 
 const copyByHand = "declare a new volume beside it and copy the data by your own means"
 
-// measure measures a volume that is to be copied, and says why it cannot be.
-func (n *Node) measure(ctx context.Context, t units.Target) (tree host.Tree, reason, hint string, err error) {
+// measure measures a volume that is to be copied, adds it to what the switch needs
+// room for, and says why it cannot be copied.
+func (n *Node) measure(ctx context.Context, t units.Target, need *host.Tree) (tree host.Tree, reason, hint string, err error) {
 	o, reason, err := n.copyable(ctx, t)
 	if err != nil || reason != "" {
 		return tree, reason, "look at it with \"podman volume inspect " + t.Name() + "\"", err
@@ -142,7 +149,8 @@ func (n *Node) measure(ctx context.Context, t units.Target) (tree host.Tree, rea
 	if tree, err = host.Measure(ctx, o.Mountpoint); err != nil {
 		return tree, err.Error(), "only a tree that can be read as a whole is copied", context.Cause(ctx)
 	}
-	err = room(o.Mountpoint, tree)
+	need.Bytes, need.Files = need.Bytes+tree.Bytes, need.Files+tree.Files
+	err = room(o.Mountpoint, *need)
 	if full, ok := errors.AsType[*noRoomError](err); ok {
 		return tree, full.Error(), "make room for the copy; the old volume stays until \"meshgen gc --volumes\"", nil
 	}
@@ -304,173 +312,6 @@ func (n *Node) othersUse(ctx context.Context, plan Plan) (units.Faults, error) {
 		}
 	}
 	return faults, nil
-}
-
-// copyVolumes makes the new volumes, while the old set is in force and all that
-// uses the old ones is down. When it returns without an error, the copies are on
-// the disk, and the same as what they are of.
-func (m *move) copyVolumes(ctx context.Context) error {
-	for _, c := range m.plan.Copy {
-		m.progress(Event{Step: c.step()})
-		begin := time.Now()
-		err := m.copyVolume(ctx, c)
-		m.progress(Event{Step: c.step(), Ended: true, Took: time.Since(begin), Err: err})
-		if err != nil {
-			// At once: a full disk would have no room for the record of what
-			// comes next.
-			errs := []error{fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err)}
-			for _, made := range m.plan.Copy {
-				errs = append(errs, m.dropCopy(ctx, made))
-			}
-			return errors.Join(errs...)
-		}
-	}
-	return nil
-}
-
-func (m *move) copyVolume(ctx context.Context, c Copy) error {
-	m.node.forget()
-	if err := m.idle(ctx, c.From); err != nil {
-		return err
-	}
-	from, reason, err := m.node.copyable(ctx, c.From)
-	if err != nil || reason != "" {
-		return cmpError(err, reason)
-	}
-	before, err := host.Measure(ctx, from.Mountpoint)
-	if err != nil {
-		return err
-	}
-	to, err := m.makeVolume(ctx, c)
-	if err != nil {
-		return err
-	}
-	if err := room(to.Mountpoint, before); err != nil {
-		return err
-	}
-	if err := host.CopyTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return err
-	}
-	if err := host.SameTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return fmt.Errorf("compared with what it was made of: %w", err)
-	}
-	after, err := host.Measure(ctx, from.Mountpoint)
-	if err != nil {
-		return err
-	}
-	if after.Mark != before.Mark {
-		return errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
-	}
-	return errors.Join(durable.Sync(to.Mountpoint), m.idle(ctx, c.From), m.idle(ctx, c.To))
-}
-
-func cmpError(err error, reason string) error {
-	if err != nil {
-		return err
-	}
-	return errors.New(reason)
-}
-
-// idle sees that no container runs with a volume.
-func (m *move) idle(ctx context.Context, t units.Target) error {
-	users, err := m.node.Podman.VolumeUsers(ctx, t.Name())
-	if err != nil {
-		return err
-	}
-	for _, u := range users {
-		if u.Running {
-			return fmt.Errorf("container %s runs with %s\nhint: stop it, and switch again", u.Name, t)
-		}
-	}
-	return nil
-}
-
-// makeVolume makes a volume as its own unit would, which finds it when it starts.
-// What an earlier try left of it goes first.
-func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
-	if err := m.dropCopy(ctx, c); err != nil {
-		return host.Object{}, err
-	}
-	if _, there, err := m.node.object(ctx, c.To); err != nil || there {
-		return host.Object{}, cmpError(err, "it exists by now, and is not of meshgen")
-	}
-	if err := m.runOnce(ctx, c); err != nil {
-		return host.Object{}, err
-	}
-	m.node.forget()
-	o, reason, err := m.node.copyable(ctx, c.To)
-	if err != nil || reason != "" {
-		return o, cmpError(err, reason)
-	}
-	entries, err := os.ReadDir(o.Mountpoint)
-	if err == nil && len(entries) > 0 {
-		err = errors.New("it was made, and is not empty")
-	}
-	return o, err
-}
-
-// runOnce has systemd run the commands of a volume's unit, under a name that is
-// gone when they have ended: the unit itself may have the name of the old one, and
-// its dependencies are of a set that is not in force yet.
-func (m *move) runOnce(ctx context.Context, c Copy) error {
-	definition, err := os.ReadFile(filepath.Join(m.node.Layout.Generation(m.to.Number), generator.NormalDir, c.Unit))
-	if err != nil {
-		return err
-	}
-	name := "meshgen-make-" + c.Unit
-	path := filepath.Join(m.node.Layout.Runtime, rescueDir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // systemd reads it
-		return err
-	}
-	text := "[Unit]\nDescription=Make " + string(c.To) + "\n[Service]\n" + service(string(definition)) + "RemainAfterExit=no\n"
-	if err := durable.WriteFile(path, []byte(text), 0o644); err != nil {
-		return err
-	}
-	link := filepath.Join(m.node.Layout.Path(runtimeUnits), name)
-	if err := relink(path, link); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, actDeadline)
-	defer cancel()
-	begun := time.Now()
-	job := m.node.Systemd.Run(ctx, host.Start, []string{name}, func(host.Job) {})[0]
-	if job.Err != nil {
-		for _, line := range m.node.Systemd.Journal(ctx, name, begun, 3) {
-			job.Err = fmt.Errorf("%w\n    %s", job.Err, line)
-		}
-		job.Err = errors.Join(job.Err, m.node.Systemd.ResetFailed(ctx, name))
-	}
-	return errors.Join(job.Err, os.Remove(link), os.Remove(path))
-}
-
-// service returns the lines of the sections [Service] of a unit.
-func service(definition string) string {
-	var b strings.Builder
-	in := false
-	for line := range strings.Lines(definition) {
-		if strings.HasPrefix(line, "[") {
-			in = strings.TrimSpace(line) == "[Service]"
-		} else if in {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
-
-// dropCopy removes what is there of a partial copy.
-func (m *move) dropCopy(ctx context.Context, c Copy) error {
-	record, ok := m.node.Ledger.Record(c.To)
-	if !ok || !partial(record) {
-		return nil
-	}
-	m.node.forget()
-	o, there, err := m.node.object(ctx, c.To)
-	if err != nil || !there || !marked(o, record) {
-		return err
-	}
-	err = m.node.Podman.RemoveVolume(ctx, o.Name)
-	m.node.forget()
-	return err
 }
 
 // keepCopies records that the copies of the set in force are no longer anyone's

@@ -74,8 +74,10 @@ func TestPlanOfAMigrationStopsTimers(t *testing.T) {
 		return units.Resource{Address: address(units.KindUnit, name), Name: name, Uses: entries}
 	}
 	set := func(v units.Resource) []units.Resource {
-		return []units.Resource{v, container("a", "a", "uses=volume/v", "Install=no"), timer("a.timer"),
-			timer("other.timer", address(units.KindContainer, "a")), timer("c.timer"), timer("a.mount")}
+		return []units.Resource{
+			v, container("a", "a", "uses=volume/v", "Install=no"), timer("a.timer"),
+			timer("other.timer", address(units.KindContainer, "a")), timer("c.timer"), timer("a.mount"),
+		}
 	}
 	b := running(generation(1, set(volume("v", "v"))...))
 	b.down("a.service")
