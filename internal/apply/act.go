@@ -50,7 +50,9 @@ func (m *move) act(ctx context.Context) error {
 		m.stopUnits,
 		m.endOutlived,
 		m.freeNetworks,
+		m.copyVolumes,
 		func(context.Context) error { return m.flip(staged) },
+		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
 		m.startUnits,
@@ -127,7 +129,7 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 // stopUnits stops what cannot be handed over, and sees that it is down. A unit
 // that ended badly is down all the same.
 func (m *move) stopUnits(ctx context.Context) error {
-	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return trigger(name) > 0 })
+	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return turnToStop(name) > 0 })
 	if triggers < 0 {
 		triggers = len(m.plan.Stop)
 	}

@@ -48,6 +48,7 @@ type Podman interface {
 	Networks(ctx context.Context) ([]host.Object, error)
 	Images(ctx context.Context) (map[string]bool, error)
 	Pull(ctx context.Context, image string) error
+	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	RemoveContainer(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error
 	RemoveVolume(ctx context.Context, name string) error

@@ -30,6 +30,8 @@ type Plan struct {
 	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Copy are volumes that are migrated.
+	Copy []Copy
 	// Write are files to be put in place.
 	Write []units.Resource
 	// Handover are renamed units. Bridge are those that they need and that
@@ -129,6 +131,9 @@ type before struct {
 	records     []state.Record
 	seen        sight
 	transitions []state.Transition // judged
+	// begins says that the switch was not begun before: what is done once, and
+	// before the flip, is for that alone.
+	begins bool
 }
 
 // makePlan says what has to be done to get from before to desired. It is pure.
@@ -169,6 +174,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.copies()
 	p.contention()
 	p.sockets()
 	return p.finish()
@@ -223,12 +229,12 @@ func (p *planner) names() {
 func (p *planner) holds(r state.Record) bool {
 	removal, goes := p.removal[r.Resource]
 	switch {
-	case r.Target.Kind() == units.TargetUnit:
+	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
 	case goes && removal.Decision == state.Keep:
 		p.because("hold", string(r.Target), removal.Reason)
 		return true
-	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
+	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed || p.undoesCopy(r)):
 		p.because("hold", string(r.Target), "it holds data")
 		return true
 	}
@@ -503,7 +509,7 @@ func (p *planner) finish() Plan {
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
 	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
-		return cmp.Or(cmp.Compare(trigger(a), trigger(b)), cmp.Compare(p.rank(b), p.rank(a)))
+		return cmp.Or(cmp.Compare(turnToStop(a), turnToStop(b)), cmp.Compare(p.rank(b), p.rank(a)))
 	})
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {

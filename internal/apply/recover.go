@@ -44,16 +44,19 @@ func (n *Node) unfinished() (state.Switch, bool) {
 // was in force already it goes forward, else back. Without one it only sweeps
 // the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := n.keepCopies(current); err != nil {
+		return Outcome{}, err
+	}
 	s, ok := n.unfinished()
 	if !ok {
 		sweepOwn(n.Layout)
 		return Outcome{}, clearPending(n.Layout)
 	}
 	ctx = context.WithoutCancel(ctx)
-	current, err := n.InForce()
-	if err != nil {
-		return Outcome{}, err
-	}
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
 	}

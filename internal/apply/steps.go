@@ -50,6 +50,9 @@ func (p Plan) Steps() []Step {
 	for _, t := range p.Free {
 		steps = append(steps, Step{Op: "remove", Target: t, Reason: "makes room"})
 	}
+	for _, c := range p.Copy {
+		steps = append(steps, c.step())
+	}
 	for _, r := range p.Write {
 		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
 	}

@@ -142,7 +142,8 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 	}
 	for _, t := range plan.Emit {
 		r := owner[t]
-		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address, Origin: "written"}
+		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address}
+		e.Origin, e.Definition = plan.origin(t)
 		switch t.Kind() {
 		case units.TargetUnit:
 			text, err := os.ReadFile(filepath.Join(n.Layout.Generation(to.Number), generator.NormalDir, t.Name()))
