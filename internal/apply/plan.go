@@ -212,6 +212,9 @@ func (p *planner) names() {
 			}
 		}
 	}
+	for _, r := range p.desired.Resources {
+		declared[imageOf(r)] = true
+	}
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
@@ -231,6 +234,9 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case r.Target.Kind() == units.TargetImage:
+		p.because("hold", string(r.Target), "others may use it")
+		return true
 	case goes && removal.Decision == state.Keep:
 		p.because("hold", string(r.Target), removal.Reason)
 		return true

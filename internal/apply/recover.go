@@ -115,12 +115,17 @@ func sweepOwn(l state.Layout) {
 	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
-// generation reads a generation; 0 is the empty one.
+// generation reads a generation that is not in force; 0 is the empty one. Of one
+// that is no longer there, the ledger has the names.
 func (n *Node) generation(number int) (state.Generation, error) {
 	if number == 0 {
 		return state.Generation{}, nil
 	}
-	return state.ReadGeneration(n.Layout, number)
+	g, err := state.ReadGeneration(n.Layout, number)
+	if errors.Is(err, os.ErrNotExist) {
+		return state.Generation{Number: number}, nil
+	}
+	return g, err
 }
 
 // advance takes an unfinished switch on from where it was cut short.
