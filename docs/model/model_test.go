@@ -94,10 +94,11 @@ type checker struct {
 	macro []string
 }
 
-// newChecker makes a verifier. The flags are the compiler's; macros are the
-// model's too.
+// newChecker makes a verifier, beside those of other tests. The flags are the
+// compiler's; macros are the model's too.
 func newChecker(t *testing.T, flags ...string) *checker {
 	t.Helper()
+	t.Parallel()
 	for _, tool := range []string{"spin", "cc"} {
 		if _, err := exec.LookPath(tool); err == nil {
 			continue

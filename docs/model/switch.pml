@@ -8,7 +8,7 @@
  * and so is the config file that OLD and NEW read.
  *
  * A macro given by -D puts a fault in; model_test.go has the list. As it stands
- * the model has the order of the design.
+ * the model has the order that holds.
  */
 
 /* How often the world may do what. */
