@@ -32,6 +32,7 @@ type move struct {
 	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
+	early   []string  // units that somebody started before the new set was in force
 	ran     []string  // units that were given a job to come up
 	failed  []string  // units that did not come up
 	faults  map[string]error
@@ -229,6 +230,10 @@ func (m *move) handOver(ctx context.Context) error {
 		names = append(names, h.New)
 		olds = append(olds, h.Old)
 	}
+	var err error
+	if m.early, err = m.startedEarly(ctx); err != nil {
+		return err
+	}
 	// A restart is a start where the unit is down. Where somebody has started it
 	// since systemd knows it, it has read the files of the old set.
 	for _, j := range m.jobsOf(ctx, HandOver, host.Restart, names) {
@@ -275,6 +280,9 @@ func (m *move) startUnits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	early = slices.DeleteFunc(early, func(name string) bool { // those came with what was handed over
+		return slices.Contains(m.plan.Bridge, name) && !slices.Contains(m.early, name)
+	})
 	for _, step := range []struct {
 		verb  host.Verb
 		names []string
@@ -328,7 +336,7 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if m.node.Systemd == nil {
 		return nil, nil
 	}
-	were := slices.Clone(m.plan.Dependents)
+	were := slices.Concat(m.plan.Dependents, m.ran)
 	for _, u := range m.to.Units {
 		if u.Resource.Kind == units.KindUnit && (!u.Wanted || m.seen.units[u.Name].Active == "activating") {
 			continue // a timer's or a socket's, which comes and goes; or a job that has come to its end
@@ -340,8 +348,14 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	touched := slices.Concat(m.plan.Touched(), m.plan.Stop)
 	now, err := m.node.Systemd.Units(ctx, were)
 	return slices.DeleteFunc(were, func(name string) bool {
-		depends := slices.Contains(m.plan.Dependents, name)
-		return slices.Contains(touched, name) || now[name].Active == "active" || (!depends && now[name].Active != "inactive")
+		state := now[name].Active
+		switch {
+		case slices.Contains(m.ran, name): // systemd is bringing it up again with what it needs
+			return m.faults[name] != nil || (state != "activating" && state != "deactivating")
+		case slices.Contains(touched, name) || state == "active":
+			return true
+		}
+		return !slices.Contains(m.plan.Dependents, name) && state != "inactive"
 	}), err
 }
 
