@@ -205,20 +205,24 @@ func (l *Ledger) brief(number int) ([]byte, error) {
 	return text, nil
 }
 
-// restore takes in an event of the part of a log that stands for another.
+// restore takes in an event of the lines that stand for another log.
 func (b *book) restore(e Event) error {
-	if e.Kind == EventRecord {
+	switch e.Kind {
+	case EventRecord:
 		if err := e.check(); err != nil {
 			return err
 		}
 		if b.records[e.Record.Target] != nil {
 			return fmt.Errorf("record of %s: there is one already", e.Record.Target)
 		}
-	} else if err := b.admit([]Event{e}); err != nil {
-		return err
+		b.fold(e)
+		return nil
+	case EventBegin, EventEnd:
+		return b.take(e)
+	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire, EventBind:
+		return fmt.Errorf("%s: among the lines that stand for an earlier log", e.Kind)
 	}
-	b.fold(e)
-	return nil
+	return e.check()
 }
 
 // same reports whether two books say the same, but for transitions that one of

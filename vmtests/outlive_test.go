@@ -79,3 +79,20 @@ func TestContainerMadeAgainByHandIsLeftAlone(t *testing.T) {
 		t.Errorf("the container made by hand was replaced")
 	}
 }
+
+// The owner defines a unit of our name while ours runs, and then the resource goes
+// elsewhere: the unit is the owner's, and the container that runs is still ours.
+func TestContainerUnderAnOwnersUnitIsNotForgotten(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.WriteFile("/etc/systemd/system/ant.service", "[Service]\nExecStart=/bin/sleep infinity\n")
+	v.Run("systemctl", "daemon-reload")
+	v.WriteManifest(one("bat"))
+	v.Switch()
+	v.mustRun("bat")
+	v.mustNotOverlap("ant", "bat")
+	if !v.Exists("/etc/systemd/system/ant.service") {
+		t.Error("the owner's unit is gone")
+	}
+}

@@ -127,7 +127,11 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 // stopUnits stops what cannot be handed over, and sees that it is down. A unit
 // that ended badly is down all the same.
 func (m *move) stopUnits(ctx context.Context) error {
-	failed := m.jobs(ctx, host.Stop, m.plan.Stop)
+	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return turnToStop(name) > 0 })
+	if triggers < 0 {
+		triggers = len(m.plan.Stop)
+	}
+	failed := append(m.jobs(ctx, host.Stop, m.plan.Stop[:triggers]), m.jobs(ctx, host.Stop, m.plan.Stop[triggers:])...)
 	up, err := m.stillUp(ctx, m.plan.Stop)
 	if err != nil {
 		return err

@@ -86,6 +86,14 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	return c, err
 }
 
+// fingerprint returns that of a converter; "" where there is none.
+func fingerprint(c Converter) string {
+	if c == nil {
+		return ""
+	}
+	return c.Fingerprint()
+}
+
 // enablement returns the links that systemctl enable would make of the [Install]
 // of a plain unit, with what they lead to.
 func enablement(r units.Resource) map[string]string {
@@ -126,14 +134,6 @@ func (c *Compiled) give(texts map[string]string) {
 		}
 	}
 	c.Tree.Files[generator.UnitsFile] = generator.FormatUnits(given)
-}
-
-// fingerprint returns that of a converter; "" where there is none.
-func fingerprint(c Converter) string {
-	if c == nil {
-		return ""
-	}
-	return c.Fingerprint()
 }
 
 // unconverted names the units that the generator is to make of the Quadlets.

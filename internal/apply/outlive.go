@@ -12,19 +12,21 @@ import (
 	"meshgen/units"
 )
 
-// Outlived is a container of ours that runs while the unit that ran it is down.
+// Outlived is a container of ours that runs while the unit that ran it is down,
+// or is somebody else's by now.
 type Outlived struct {
 	Unit, Container, ID string
 }
 
-// outlived returns the containers that run on though their units are down, of the
-// units that the plan starts or retires. Podman is asked only where there is such
+// outlived returns the containers that run on without a unit of ours, of the units
+// that the plan starts or retires. Podman is asked only where there is such
 // a unit.
 func (n *Node) outlived(ctx context.Context, plan Plan, b before) ([]Outlived, error) {
 	var down []state.Record
 	for _, r := range b.records {
 		ends := slices.Contains(plan.Retire, r.Target) || slices.Contains(plan.Start, r.Target.Name())
-		if runsContainer(r) && ends && !b.seen.units[r.Target.Name()].Up() {
+		lost := !b.seen.units[r.Target.Name()].Up() || b.seen.foreign[r.Target.Name()] != ""
+		if runsContainer(r) && ends && lost {
 			down = append(down, r)
 		}
 	}
@@ -38,7 +40,8 @@ func (n *Node) outlived(ctx context.Context, plan Plan, b before) ([]Outlived, e
 	var found []Outlived
 	for _, r := range down {
 		for _, o := range madeBy(r, containers) {
-			if o.Running {
+			// What another's unit runs under that name is ours if it was there before.
+			if o.Running && (b.seen.foreign[r.Target.Name()] == "" || o.ID == r.Container) {
 				found = append(found, Outlived{Unit: r.Target.Name(), Container: o.Name, ID: o.ID})
 			}
 		}

@@ -81,13 +81,3 @@ func serviceOf(socket units.Resource) string {
 	}
 	return strings.TrimSuffix(socket.Name, ".socket") + ".service"
 }
-
-// trigger puts what starts other units before them: a service that goes down must
-// not come back.
-func trigger(unit string) int {
-	switch path.Ext(unit) {
-	case ".timer", ".socket", ".path", ".automount":
-		return 0
-	}
-	return 1
-}

@@ -3,7 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
-	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -483,9 +483,8 @@ func (p *planner) finish() Plan {
 	p.plan.Bridge = p.bridge()
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
-		return cmp.Or(cmp.Compare(trigger(a), trigger(b)), cmp.Compare(p.rank(b), p.rank(a)))
-	})
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(turnToStop(a), turnToStop(b)) })
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -504,6 +503,16 @@ func (p *planner) finish() Plan {
 	return p.plan
 }
 
+// turnToStop puts what starts other units before all else: a service whose timer or
+// socket is still there may be back as soon as it is down.
+func turnToStop(unit string) int {
+	switch filepath.Ext(unit) {
+	case ".timer", ".socket", ".path", ".automount":
+		return 0
+	}
+	return 1
+}
+
 // rank puts what others need before them: networks and volumes before
 // containers, sockets before services. Within a list systemd keeps the order of
 // the dependencies; this is for the eye, and for a socket, whose service knows
@@ -513,7 +522,7 @@ func (p *planner) rank(unit string) int {
 	if kind == "" {
 		kind = p.record[units.Of(units.TargetUnit, unit)].Resource.Kind
 	}
-	if kind == units.KindContainer || (kind == units.KindUnit && path.Ext(unit) == ".service") {
+	if kind == units.KindContainer || (kind == units.KindUnit && filepath.Ext(unit) == ".service") {
 		return 1
 	}
 	return 0

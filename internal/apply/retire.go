@@ -148,6 +148,9 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 		if err := m.retireUnit(ctx, t.Name(), found[t.Name()]); err != nil {
 			return "", err
 		}
+		if err := m.removeTraces(m.records[t]); err != nil {
+			return "", err
+		}
 		return m.why(t), m.removeMadeBy(ctx, m.records[t])
 	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
 		if err := m.removeObject(ctx, t); err != nil {
@@ -212,8 +215,11 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		return m.neverStarted(record)
 	}
 	o, there, err := m.node.object(ctx, t)
-	if err != nil || !there || !marked(o, record) || m.seen.foreign[o.Unit] != "" {
+	if err != nil || !there || !marked(o, record) {
 		return err
+	}
+	if m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container {
+		return nil // its unit is somebody else's by now, and has run it anew
 	}
 	switch t.Kind() {
 	case units.TargetContainer:
