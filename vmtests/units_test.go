@@ -149,7 +149,7 @@ func TestPathWithItsService(t *testing.T) {
 	v := Boot(t)
 	taken := func(path string) {
 		t.Helper()
-		v.WriteFile(path, "")
+		v.Run("touch", path)
 		v.Await(path+" is taken away", func() bool { return !v.Exists(path) })
 	}
 	v.WriteManifest(drop("drop", "/srv/a"))
