@@ -50,7 +50,9 @@ func (m *move) act(ctx context.Context) error {
 		m.stopUnits,
 		m.endOutlived,
 		m.freeNetworks,
+		m.copyVolumes,
 		func(context.Context) error { return m.flip(staged) },
+		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
 		m.startUnits,
@@ -299,7 +301,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])
@@ -308,7 +310,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,

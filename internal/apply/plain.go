@@ -81,3 +81,13 @@ func serviceOf(socket units.Resource) string {
 	}
 	return strings.TrimSuffix(socket.Name, ".socket") + ".service"
 }
+
+// turnToStop puts what starts other units before them: a service that goes down must
+// not come back.
+func turnToStop(unit string) int {
+	switch path.Ext(unit) {
+	case ".timer", ".socket", ".path", ".automount":
+		return 0
+	}
+	return 1
+}

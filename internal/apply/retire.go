@@ -45,10 +45,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		}
 		events = append(events, state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: why})
 	}
-	for _, t := range m.plan.Hold {
-		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared: " + m.plan.Reason("hold", string(t))})
-	}
-	return events, errors.Join(errs...)
+	return append(events, m.hold()...), errors.Join(errs...)
 }
 
 // retiringOrder puts units before the objects that they run, and files before
