@@ -121,9 +121,9 @@ func (l *loader) sectionOf(f field, r *rule) string {
 	at := len(f.path) - 3
 	if !l.isResource(r.name) {
 		at--
-	}
-	if at < 0 || r.name == "#Policy" || r.name == "#VolumePolicy" {
-		return ""
+		if at < 0 || !isSection(f.path[len(f.path)-2]) {
+			return ""
+		}
 	}
 	kind, sections, definition := kindOf(f.path[at]), []string(nil), ""
 	switch kind {
