@@ -49,7 +49,7 @@ func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.
 	if err != nil {
 		return Outcome{}, err
 	}
-	m, err := n.again(ctx, from, current, progress)
+	m, err := n.again(ctx, from, current, nil, progress)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -59,7 +59,7 @@ func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.
 	}
 	sweepOwn(n.Layout)
 	events, left := m.retire(ctx)
-	due, told := n.dueAtBoot(current)
+	due, told := n.dueAtBoot(current, m.undoing)
 	events = append(events, told...)
 	switch {
 	case due:
@@ -106,16 +106,22 @@ func (n *Node) mustBeDown(ctx context.Context, current state.Generation) error {
 }
 
 // dueAtBoot reports whether units are due in a generation, and has the events
-// that say that they were down at a boot.
-func (n *Node) dueAtBoot(g state.Generation) (due bool, events []state.Event) {
+// that say that they were down at a boot. One that was down before a switch that
+// is undone is not due any more.
+func (n *Node) dueAtBoot(g state.Generation, undoing bool) (due bool, events []state.Event) {
 	for _, u := range g.Units {
 		t := units.Of(units.TargetUnit, u.Name)
-		if r, ok := n.Ledger.Record(t); ok && r.State == state.Live && r.Due {
-			due = true
-			if r.DueWhy == state.Boot {
-				continue // of the boot before
-			}
-			events = append(events, state.Event{Kind: state.EventDue, Target: t, Why: state.Boot})
+		r, ok := n.Ledger.Record(t)
+		if !ok || r.State != state.Live || !r.Due {
+			continue
+		}
+		why := state.Boot
+		if undoing && r.DueWhy == state.Idle {
+			why = state.Withdrawn
+		}
+		due = due || why == state.Boot
+		if r.DueWhy != why { // else it was told by the boot before
+			events = append(events, state.Event{Kind: state.EventDue, Generation: g.Number, Target: t, Why: why})
 		}
 	}
 	return due, events

@@ -142,7 +142,8 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 	}
 	for _, t := range plan.Emit {
 		r := owner[t]
-		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address, Origin: "written"}
+		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address}
+		e.Origin, e.Definition = plan.origin(t)
 		switch t.Kind() {
 		case units.TargetUnit:
 			text, err := os.ReadFile(filepath.Join(n.Layout.Generation(to.Number), generator.NormalDir, t.Name()))
@@ -155,7 +156,7 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 		}
 		events = append(events, e)
 	}
-	return append(events, n.due(plan, events)...), nil
+	return slices.Concat(events, n.due(plan, events), plan.Last.due()), nil
 }
 
 // due are the units that the plan starts, and those that it takes down.
@@ -175,8 +176,11 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 		}
 		seen[name] = true
 		e := state.Event{Kind: state.EventDue, Target: t}
-		if slices.Contains(plan.Notified, name) {
+		switch {
+		case slices.Contains(plan.Notified, name):
 			e.Why = state.Again
+		case slices.Contains(plan.Idle, name):
+			e.Why = state.Idle
 		}
 		events = append(events, e)
 	}
@@ -194,11 +198,11 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 		// as it is, and must not stand in the way of the next switch.
 		return n.giveUp(m, err)
 	case err != nil && !m.inForce:
-		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.plan.Dependents, m.progress)
+		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.undo(), m.progress)
 		out.From = m.from.Number
 		return out, errors.Join(err, undo)
 	case (err != nil || len(failed) > 0) && m.fragile:
-		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.plan.Dependents, m.progress)
+		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.undo(), m.progress)
 		out.Failed = append(failed, out.Failed...)
 		return out, errors.Join(err, back)
 	}
@@ -231,5 +235,5 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
-	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
+	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))
 }

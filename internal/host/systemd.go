@@ -151,14 +151,18 @@ type Details struct {
 // keeps no more than 128 calls of one connection waiting.
 const atOnce = 20
 
-// Details returns the details of the named services.
+// Details returns the details of the named units; what only a service has is ""
+// for others.
 func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
 	details := make(map[string]Details, len(names))
 	for batch := range slices.Chunk(names, atOnce) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			calls[i] = s.get(ctx, name, "Unit.FragmentPath", "Unit.InvocationID", "Service.Result", "Service.Type",
-				"Service.ControlGroup", "Unit.StateChangeTimestamp")
+			properties := []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp"}
+			if strings.HasSuffix(name, ".service") {
+				properties = append(properties, "Service.Result", "Service.Type", "Service.ControlGroup")
+			}
+			calls[i] = s.get(ctx, name, properties...)
 		}
 		for i, name := range batch {
 			d, err := readDetails(calls[i])
@@ -174,7 +178,8 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 func readDetails(calls []*dbus.Call) (d Details, err error) {
 	var invocation []byte
 	var changed uint64 // microseconds since 1970
-	if err := store(calls, &d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed); err != nil {
+	into := []any{&d.Fragment, &invocation, &changed, &d.Result, &d.Type, &d.ControlGroup}
+	if err := store(calls, into[:len(calls)]...); err != nil {
 		return d, err
 	}
 	d.Invocation = hex.EncodeToString(invocation)
@@ -320,6 +325,14 @@ func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(
 		done(jobs[i])
 	}
 	return jobs
+}
+
+// Enqueue gives a unit its job and does not wait for its end.
+func (s *Systemd) Enqueue(ctx context.Context, verb Verb, name string) error {
+	if _, err := s.enqueue(ctx, verb, name, nil); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, name, err)
+	}
+	return nil
 }
 
 func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (int, error) {
