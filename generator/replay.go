@@ -245,10 +245,17 @@ func (r *replay) recovery() {
 		r.dropIn(target, "recover", "# A switch was cut short.\n[Unit]\nWants="+RecoverUnit+" "+ConfirmUnit+"\n")
 	}
 	if len(r.given) > 0 {
-		names := strings.Join(slices.Sorted(maps.Keys(r.given)), " ")
-		r.dropIn(RecoverUnit, "before", "# What must not start before.\n[Unit]\nBefore="+names+"\n")
-		r.dropIn(ConfirmUnit, "after", "# What is to be up by then.\n[Unit]\nAfter="+names+"\n")
+		names := slices.Sorted(maps.Keys(r.given))
+		r.dropIn(ConfirmUnit, "after", "# What is to be up by then.\n[Unit]\nAfter="+strings.Join(names, " ")+"\n")
+		names = slices.DeleteFunc(names, mounts)
+		r.dropIn(RecoverUnit, "before", "# What must not start before.\n[Unit]\nBefore="+strings.Join(names, " ")+"\n")
 	}
+}
+
+// mounts reports whether a unit is one that local-fs.target waits for, and the
+// recovery waits for that: to order it after would be a circle.
+func mounts(unit string) bool {
+	return strings.HasSuffix(unit, ".mount") || strings.HasSuffix(unit, ".automount")
 }
 
 // fences has systemd stop the predecessors of a unit before the unit starts,

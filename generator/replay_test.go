@@ -178,19 +178,21 @@ func (m machine) pending(n int) {
 // and what undoes the switch before that set starts.
 func TestReplayOfAPendingGeneration(t *testing.T) {
 	m := newMachine(t)
-	m.generation(1, []string{"b.service", "a.service"})
+	m.generation(1, []string{"b.service", "a.service", "srv.mount"})
 	m.generation(2, []string{"c.service"})
 	m.current(1)
 	m.pending(2)
 	m.wantGiven(
 		"normal/a.service -> 1/out/normal/a.service",
 		"normal/b.service -> 1/out/normal/b.service",
-		"normal/meshgen-confirm.service.d/50-meshgen-after.conf: After=a.service b.service",
+		"normal/meshgen-confirm.service.d/50-meshgen-after.conf: After=a.service b.service srv.mount",
 		"normal/meshgen-recover.service.d/50-meshgen-before.conf: Before=a.service b.service",
 		"normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service",
 		"normal/multi-user.target.wants/meshgen-confirm.service -> ../meshgen-confirm.service",
 		"normal/multi-user.target.wants/b.service -> ../b.service",
 		"normal/multi-user.target.wants/a.service -> ../a.service",
+		"normal/multi-user.target.wants/srv.mount -> ../srv.mount",
+		"normal/srv.mount -> 1/out/normal/srv.mount",
 	)
 }
 

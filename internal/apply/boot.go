@@ -59,7 +59,7 @@ func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.
 	}
 	sweepOwn(n.Layout)
 	events, left := m.retire(ctx)
-	due, told := n.dueAtBoot(current, m.undoing)
+	due, told := m.dueAtBoot()
 	events = append(events, told...)
 	switch {
 	case due:
@@ -105,23 +105,23 @@ func (n *Node) mustBeDown(ctx context.Context, current state.Generation) error {
 	return nil
 }
 
-// dueAtBoot reports whether units are due in a generation, and has the events
-// that say that they were down at a boot. One that was down before a switch that
+// dueAtBoot reports whether units are due in the set that boots, and has the
+// events that say that they were down before. One that was down before a switch that
 // is undone is not due any more.
-func (n *Node) dueAtBoot(g state.Generation, undoing bool) (due bool, events []state.Event) {
-	for _, u := range g.Units {
+func (m *move) dueAtBoot() (due bool, events []state.Event) {
+	for _, u := range m.to.Units {
 		t := units.Of(units.TargetUnit, u.Name)
-		r, ok := n.Ledger.Record(t)
+		r, ok := m.node.Ledger.Record(t)
 		if !ok || r.State != state.Live || !r.Due {
 			continue
 		}
 		why := state.Boot
-		if undoing && r.DueWhy == state.Idle {
+		if m.undoing && r.DueWhy == state.Idle {
 			why = state.Withdrawn
 		}
 		due = due || why == state.Boot
 		if r.DueWhy != why { // else it was told by the boot before
-			events = append(events, state.Event{Kind: state.EventDue, Generation: g.Number, Target: t, Why: why})
+			events = append(events, state.Event{Kind: state.EventDue, Generation: m.to.Number, Target: t, Why: why})
 		}
 	}
 	return due, events
