@@ -213,16 +213,16 @@ func TestDamageSaysWhereWhatAndWhatToDo(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty":           {nil, "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
-		"another file":    {[]byte("[Unit]\n"), "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
-		"another header":  {seal([]byte(`{"meshgen":"plan"}`)), "ledger:1: not the first line of a ledger\nhint: " + damagedHint},
-		"newer":           {seal([]byte(`{"meshgen":"ledger","version":2}`)), "ledger:1: version 2, and this meshgen reads 1\nhint: " + newerHint},
-		"flipped bit":     {flip(2, 100), "ledger:2: the checksum does not match\nhint: " + damagedHint},
-		"last line feed":  {flip(7, len(lines[6])-1), "ledger:7: the line feed at the end of a record is damaged\nhint: " + damagedHint},
-		"unknown event":   {with(`[{"event":"compact","time":"2026-05-04T03:02:01Z"}]`), "ledger:5: event \"compact\" is none that this meshgen knows\nhint: " + newerHint},
-		"never emitted":   {with(`[{"event":"due","target":"unit:x.service"}]`), "ledger:5: due of unit:x.service: it was never emitted\nhint: " + newerHint},
-		"not an array":    {with(`{}`), "ledger:5: json: cannot unmarshal object into Go value of type []state.Event\nhint: " + damagedHint},
-		"no such address": {with(`[{"event":"emit","resource":"x"}]`), "ledger:5: \"x\" is not an address: want module/kind/id\nhint: " + damagedHint},
+		"empty":           {nil, "ledger:1: not the first line of a ledger" + nothingDone + "\nhint: " + damagedHint},
+		"another file":    {[]byte("[Unit]\n"), "ledger:1: not the first line of a ledger" + nothingDone + "\nhint: " + damagedHint},
+		"another header":  {seal([]byte(`{"meshgen":"plan"}`)), "ledger:1: not the first line of a ledger" + nothingDone + "\nhint: " + damagedHint},
+		"newer":           {seal([]byte(`{"meshgen":"ledger","version":2}`)), "ledger:1: version 2, and this meshgen reads 1" + nothingDone + "\nhint: " + newerHint},
+		"flipped bit":     {flip(2, 100), "ledger:2: the checksum does not match" + nothingDone + "\nhint: " + damagedHint},
+		"last line feed":  {flip(7, len(lines[6])-1), "ledger:7: the line feed at the end of a record is damaged" + nothingDone + "\nhint: " + damagedHint},
+		"unknown event":   {with(`[{"event":"compact","time":"2026-05-04T03:02:01Z"}]`), "ledger:5: event \"compact\" is none that this meshgen knows" + nothingDone + "\nhint: " + newerHint},
+		"never emitted":   {with(`[{"event":"due","target":"unit:x.service"}]`), "ledger:5: due of unit:x.service: it was never emitted" + nothingDone + "\nhint: " + damagedHint},
+		"not an array":    {with(`{}`), "ledger:5: json: cannot unmarshal object into Go value of type []state.Event" + nothingDone + "\nhint: " + damagedHint},
+		"no such address": {with(`[{"event":"emit","resource":"x"}]`), "ledger:5: \"x\" is not an address: want module/kind/id" + nothingDone + "\nhint: " + damagedHint},
 	} {
 		if _, err := readLedger("ledger", "", c.data); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got\n%v\nwant\n%s", name, err, c.want)
