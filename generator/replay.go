@@ -59,7 +59,7 @@ func Replay(l state.Layout, d Dirs) error {
 	if !ok {
 		return err
 	}
-	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r := replay{layout: l, dirs: d, others: Quadlets(l.Root), given: map[string]bool{}}
 	r.whole(n)
 	r.fences(n)
 	return errors.Join(err, r.errors())
@@ -84,7 +84,7 @@ func bridge(l state.Layout) (ends [2]int, up bool, err error) {
 }
 
 func replayBridge(l state.Layout, d Dirs, ends [2]int) error {
-	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r := replay{layout: l, dirs: d, others: Quadlets(l.Root), given: map[string]bool{}}
 	r.whole(ends[0])
 	r.names(ends[1])
 	r.fences(ends[1])

@@ -25,6 +25,7 @@ type Machine struct {
 // methods say what each does.
 type Systemd interface {
 	Units(ctx context.Context, names []string) (map[string]host.Unit, error)
+	Loaded(ctx context.Context) ([]host.Unit, error)
 	Details(ctx context.Context, names []string) (map[string]host.Details, error)
 	Dependents(ctx context.Context, names []string) ([]string, error)
 	Reload(ctx context.Context) error
@@ -40,10 +41,14 @@ type Podman interface {
 	Containers(ctx context.Context) ([]host.Object, error)
 	Volumes(ctx context.Context) ([]host.Object, error)
 	Networks(ctx context.Context) ([]host.Object, error)
+	Pods(ctx context.Context) ([]host.Object, error)
+	VolumeUsers(ctx context.Context, name string) ([]string, error)
 	Images(ctx context.Context) (map[string]bool, error)
+	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error
 	RemoveContainer(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error
+	RemoveVolume(ctx context.Context, name string) error
 }
 
 // Converter makes services of Quadlets: that of the machine is

@@ -23,17 +23,21 @@ func FindPodman() (Podman, error) {
 	return Podman{Path: path}, nil
 }
 
-// Object is a container, a volume or a network.
+// Object is a container, a pod, a volume or a network.
 type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// Image, Running, Unit and Networks are a container's alone. Unit is the systemd unit
-	// that runs it, as podman was told.
+	// Image, ImageID, Running, Unit and Networks are a container's alone. Unit is the
+	// systemd unit that runs it, as podman was told. A container has the labels
+	// of its image too.
 	Image    string
+	ImageID  string
 	Running  bool
 	Unit     string
 	Networks []string
+	// Mountpoint is where the data of a volume lies.
+	Mountpoint string
 }
 
 // Containers lists all containers, those that do not run included.
@@ -42,6 +46,7 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 		ID       string   `json:"Id"`
 		Names    []string `json:"Names"`
 		Image    string   `json:"Image"`
+		ImageID  string   `json:"ImageID"`
 		State    string   `json:"State"`
 		Networks []string `json:"Networks"`
 		Labels   map[string]string
@@ -53,7 +58,7 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 	for _, c := range list {
 		for _, name := range c.Names {
 			found = append(found, Object{
-				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image,
+				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
 				Networks: c.Networks,
 			})
@@ -65,15 +70,16 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 // Volumes lists all volumes.
 func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 	var list []struct {
-		Name   string
-		Labels map[string]string
+		Name       string
+		Mountpoint string
+		Labels     map[string]string
 	}
 	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, v := range list {
-		found[i] = Object{Name: v.Name, ID: v.Name, Labels: v.Labels}
+		found[i] = Object{Name: v.Name, ID: v.Name, Labels: v.Labels, Mountpoint: v.Mountpoint}
 	}
 	return found, nil
 }
@@ -93,6 +99,53 @@ func (p Podman) Networks(ctx context.Context) ([]Object, error) {
 		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels}
 	}
 	return found, nil
+}
+
+// Pods lists all pods.
+func (p Podman) Pods(ctx context.Context) ([]Object, error) {
+	var list []struct {
+		ID     string `json:"Id"`
+		Name   string
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "pod", "ps", "--format", "json"); err != nil {
+		return nil, err
+	}
+	found := make([]Object, len(list))
+	for i, l := range list {
+		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels}
+	}
+	return found, nil
+}
+
+// VolumeUsers returns the names of the containers that have the volume, those that
+// do not run included.
+func (p Podman) VolumeUsers(ctx context.Context, name string) ([]string, error) {
+	var list []struct{ Names []string }
+	if err := p.list(ctx, &list, "ps", "--all", "--external", "--filter", "volume="+name, "--format", "json"); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Names...)
+	}
+	return names, nil
+}
+
+// ImageLabels returns the labels of each image, by its id.
+func (p Podman) ImageLabels(ctx context.Context) (map[string]map[string]string, error) {
+	var list []struct {
+		ID     string `json:"Id"`
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "images", "--all", "--format", "json"); err != nil {
+		return nil, err
+	}
+	labels := make(map[string]map[string]string, len(list))
+	for _, i := range list {
+		labels[i.ID] = i.Labels
+	}
+	return labels, nil
 }
 
 // Images returns every name by which an image is here.
@@ -143,6 +196,13 @@ func (p Podman) RemoveContainer(ctx context.Context, id string) error {
 // that is named by its id away from under its containers.
 func (p Podman) RemoveNetwork(ctx context.Context, name string) error {
 	_, err := p.run(ctx, "network", "rm", "--", name)
+	return err
+}
+
+// RemoveVolume removes the volume of that name, with its data. One that a
+// container uses is an error, also where the container does not run.
+func (p Podman) RemoveVolume(ctx context.Context, name string) error {
+	_, err := p.run(ctx, "volume", "rm", "--", name)
 	return err
 }
 
