@@ -235,5 +235,5 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
-	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
+	return out, errors.Join(err, n.compact(), state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
 }
