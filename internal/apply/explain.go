@@ -256,6 +256,8 @@ func inWords(e, last state.Event, was units.Address) string {
 
 func emitted(e, last state.Event, was units.Address) string {
 	switch {
+	case e.Origin == rebuilt:
+		return fmt.Sprintf("was recorded for %s when the ledger was made anew", e.Resource)
 	case e.Origin != "written":
 		return fmt.Sprintf("was recorded as meshgen's, for %s, being %s", e.Resource, e.Origin)
 	case was != units.Address{} && was != e.Resource:

@@ -29,6 +29,7 @@ type Node struct {
 	Machine
 
 	machineID string
+	lost      error // why the ledger cannot be used; nil where it can
 	lock      *state.Lock
 	objects   *listing
 	inForce   state.Generation // as last read
