@@ -88,7 +88,7 @@ func TestLedgerIsRebuiltWithoutAnyGeneration(t *testing.T) {
 	v.Run("rm", "-r", "/var/lib/meshgen", "/etc/meshgen/generations", "/etc/meshgen/current")
 	v.Run("systemctl", "daemon-reload")
 	r := v.Exec("meshgen", "switch")
-	if r.Code != 1 || !strings.Contains(r.Stderr, "podman has containers that bear meshgen's mark: m-x") || !strings.Contains(r.Stderr, "meshgen rebuild") {
+	if r.Code != 1 || !strings.Contains(r.Stderr, "what bears meshgen's mark is here: container:m-x, volume:m-data, network:m-net\n") || !strings.Contains(r.Stderr, "meshgen rebuild") {
 		t.Errorf("switch: %+v", r)
 	}
 	v.Run("meshgen", "rebuild", "--yes")
@@ -114,7 +114,7 @@ func TestLedgerOfACutSwitchIsRebuilt(t *testing.T) {
 	}
 	v.WriteManifest(side(0))
 	v.Switch()
-	for i, until := range []string{
+	for i, until := range []string{ // before it is in force, and after
 		"[ -e /etc/meshgen/pending ]",
 		`[ "$(readlink /etc/meshgen/current)" = "$(readlink /etc/meshgen/pending)" ]`,
 	} {
@@ -160,5 +160,35 @@ func TestFirstSwitchSurveysTheMachine(t *testing.T) {
 	}
 	if out := v.Run("meshgen", "explain", "container:found"); !strings.Contains(out, "a container of image localhost/probe:1, which runs") {
 		t.Errorf("explain: %s", out)
+	}
+}
+
+// What could not be removed is let go at its owner's word, and left alone from
+// then on.
+func TestWhatCouldNotBeRemovedIsForgotten(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`
+	containers: x: Container: {Image: "localhost/probe:1", Network: ["net"]}
+	networks: net: {}`))
+	v.Switch()
+	v.Run("podman", "run", "--detach", "--name=found", "--network=m-net", "localhost/probe:1")
+	v.WriteManifest(single(`containers: x: Container: {Image: "localhost/probe:1", Network: "none"}`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 4 || !strings.Contains(r.Stderr, "m-net") {
+		t.Fatalf("switch: %+v", r)
+	}
+	if r := v.Exec("meshgen", "forget", "container:m-x"); r.Code != 3 || !strings.Contains(r.Stderr, "declared by m/container/x at mesh.cue:") {
+		t.Errorf("forget of what is declared: %+v", r)
+	}
+	v.Run("meshgen", "forget", "network:m-net")
+	if out := v.Switch(); !strings.Contains(out, "nothing to do") {
+		t.Errorf("switch: %s", out)
+	}
+	v.mustRun("found", "m-x")
+	if out := v.Run("meshgen", "explain", "network:m-net"); !strings.Contains(out, "is no longer meshgen's: let go at its owner's word") {
+		t.Errorf("explain: %s", out)
+	}
+	v.WriteManifest(single(`networks: net: {}`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "network:m-net is taken") {
+		t.Errorf("switch to its name: %+v", r)
 	}
 }

@@ -176,19 +176,54 @@ func (n *Node) bearing(ctx context.Context) ([]host.Object, error) {
 	}), err
 }
 
-// unclaimed refuses a first switch on a machine with containers of ours: there was
-// a ledger once.
+// unclaimed refuses a first switch on a machine that carries our marks: there was a
+// ledger once.
 func (n *Node) unclaimed(ctx context.Context) error {
 	if !blank(n.Ledger) || n.Podman == nil {
 		return nil
 	}
-	marked, err := n.bearing(ctx)
+	marked, err := n.marked(ctx)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
 	names := make([]string, len(marked))
-	for i, o := range marked {
-		names[i] = o.Name
+	for i, t := range marked {
+		names[i] = string(t)
 	}
-	return fmt.Errorf("%s: missing, and podman has containers that bear meshgen's mark: %s\nhint: %s", n.Layout.Ledger(), strings.Join(names, ", "), lostHint)
+	return fmt.Errorf("%s: missing, and what bears meshgen's mark is here: %s\nhint: %s", n.Layout.Ledger(), strings.Join(names, ", "), lostHint)
+}
+
+// marked returns what bears our mark: units that our generator gave systemd, and
+// podman's objects.
+func (n *Node) marked(ctx context.Context) ([]units.Target, error) {
+	var found []units.Target
+	entries, err := os.ReadDir(n.Layout.Path(generatedBy))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(n.Layout.Path(generatedBy), e.Name())) //nolint:gosec // of systemd's directory
+		if _, ours := units.Mark(string(text)); err == nil && ours {
+			found = append(found, units.Of(units.TargetUnit, e.Name()))
+		}
+	}
+	containers, err := n.bearing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range containers {
+		found = append(found, units.Of(units.TargetContainer, o.Name))
+	}
+	for _, kind := range []string{units.TargetVolume, units.TargetNetwork} {
+		objects, err := n.objectsOf(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			if o.Labels[units.MarkLabel] != "" {
+				found = append(found, units.Of(kind, o.Name))
+			}
+		}
+	}
+	return found, nil
 }
