@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"meshgen/units"
 )
@@ -59,7 +60,7 @@ const (
 // Event is one thing that the ledger records. Its kind says which fields count.
 type Event struct {
 	Kind       EventKind    `json:"event"`
-	Time       time.Time    `json:"time"`
+	Time       time.Time    `json:"time,omitzero"`
 	Generation int          `json:"generation,omitempty"`
 	Target     units.Target `json:"target,omitempty"`
 
@@ -112,6 +113,23 @@ func (e Event) check() error {
 		return e.Record.check()
 	default:
 		return fmt.Errorf("event %q %w", e.Kind, errUnknown)
+	}
+	return nil
+}
+
+// legible reports which text of the event JSON cannot hold. It would be read back
+// as another.
+func (e Event) legible() error {
+	texts := []string{
+		string(e.Target), e.Resource.String(), e.Digest, e.Definition, e.Origin, e.Invocation, e.Why, e.Manifest, e.Machine,
+	}
+	for _, t := range e.Transitions {
+		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.Reason, t.Position.String())
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%s of %q: %q is not UTF-8", e.Kind, e.Target, text)
+		}
 	}
 	return nil
 }

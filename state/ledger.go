@@ -89,7 +89,7 @@ func OpenLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, noLedger(l)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
+		return nil, unreadable(l.Ledger(), err)
 	}
 	return readLedger(l.Ledger(), machine, data)
 }
@@ -118,13 +118,20 @@ func readLedger(path, machine string, data []byte) (*Ledger, error) {
 	return l, nil
 }
 
-// replay folds all lines into the book.
+// replay folds all lines into the book, once all of them are known to be whole.
 func (l *Ledger) replay(text lines) error {
 	if len(text.payloads) == 0 {
 		return l.damaged(1, "not the first line of a ledger", damagedHint)
 	}
 	if err := l.readHeader(text.payloads[0]); err != nil {
 		return err
+	}
+	end := len(text.payloads) + 1
+	switch missing := l.after.Lines + 2 - end; {
+	case text.damage != "":
+		return l.damaged(end, text.damage, damagedHint)
+	case missing > 0: // what compaction wrote was there as a whole from the first
+		return l.damaged(end, fmt.Sprintf("%d lines of the compacted ledger are missing", missing), damagedHint)
 	}
 	var d decoder
 	for i, payload := range text.payloads[1:] {
@@ -140,13 +147,6 @@ func (l *Ledger) replay(text lines) error {
 				return l.damaged(i+2, err.Error(), hintFor(err))
 			}
 		}
-	}
-	end := len(text.payloads) + 1
-	switch missing := l.after.Lines + 2 - end; {
-	case text.damage != "":
-		return l.damaged(end, text.damage, damagedHint)
-	case missing > 0: // it was there as a whole from its first moment on
-		return l.damaged(end, fmt.Sprintf("%d lines of the compacted ledger are missing", missing), damagedHint)
 	}
 	return nil
 }
@@ -181,8 +181,9 @@ func (l *Ledger) damaged(line int, what, hint string) error {
 }
 
 // Append records events: as one line, by one write, and on the disk when it
-// returns. An event without a time gets the present one. Events that cannot
-// follow on what is recorded are refused, and nothing is written.
+// returns. An event without a time gets the present one; without events there
+// is no line. Events that cannot follow on what is recorded, or whose text is
+// not UTF-8, are refused, and nothing is written.
 //
 // After any other error the ledger takes no more appends until it is opened
 // again, and the events may or may not be found there.
@@ -190,10 +191,18 @@ func (l *Ledger) Append(events ...Event) error {
 	if l.err != nil {
 		return fmt.Errorf("%s: an earlier append failed: %w", l.path, l.err)
 	}
+	if len(events) == 0 {
+		return nil
+	}
 	if l.book.machine == "" && l.machine != "" {
 		events = slices.Insert(slices.Clone(events), 0, Event{Kind: EventBind, Machine: l.machine})
 	}
 	events = stamp(events)
+	for _, e := range events {
+		if err := e.legible(); err != nil {
+			return fmt.Errorf("%s: %w", l.path, err)
+		}
+	}
 	if err := l.book.admit(events); err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}

@@ -202,7 +202,7 @@ func (n *Node) marked(ctx context.Context) ([]units.Target, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(n.Layout.Path(generatedBy), e.Name())) //nolint:gosec // of systemd's directory
+		text, err := os.ReadFile(filepath.Join(n.Layout.Path(generatedBy), e.Name()))
 		if _, ours := units.Mark(string(text)); err == nil && ours {
 			found = append(found, units.Of(units.TargetUnit, e.Name()))
 		}
