@@ -11,6 +11,7 @@ import (
 )
 
 func newRollback(o *options) *cobra.Command {
+	allowEmpty := false
 	var far reach
 	cmd := &cobra.Command{
 		Use:   "rollback [N]",
@@ -41,6 +42,9 @@ func newRollback(o *options) *cobra.Command {
 			}
 			return o.doSwitch(cmd, options, func(node *apply.Node, _ state.Generation) (aim, error) {
 				of, in, err := node.Earlier(number)
+				if err == nil && len(in.Resources) == 0 && !allowEmpty {
+					err = fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything\nhint: --allow-empty does that", of)
+				}
 				if err != nil {
 					return aim{}, exitError{exitRejected, err}
 				}
@@ -49,5 +53,6 @@ func newRollback(o *options) *cobra.Command {
 		},
 	}
 	far.flags(cmd)
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a generation that declares nothing, and remove everything")
 	return cmd
 }

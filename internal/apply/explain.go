@@ -231,9 +231,9 @@ func inWords(e, last state.Event, was units.Address) string {
 		return emitted(e, last, was)
 	case state.EventDue:
 		if e.Why == state.Again {
-			return "is to be restarted, since a file that it reads changes"
+			return "is due: it is to be restarted, since a file that it reads changes"
 		}
-		return "is to be started"
+		return "is due: it is about to be stopped or started"
 	case state.EventStarted:
 		if e.Container != "" {
 			return fmt.Sprintf("was started, with container %.12s", e.Container)

@@ -71,8 +71,21 @@ func (b *rebuilder) generations(context.Context) error {
 	return nil
 }
 
+// manager asks systemd what it has.
+func (b *rebuilder) manager(ctx context.Context) error {
+	b.loaded = map[string]host.Unit{}
+	if b.node.Systemd == nil {
+		return nil
+	}
+	loaded, err := b.node.Systemd.Loaded(ctx)
+	for _, u := range loaded {
+		b.loaded[u.Name] = u
+	}
+	return err
+}
+
 // declared takes all that the generation in force declares.
-func (b *rebuilder) declared(ctx context.Context) error {
+func (b *rebuilder) declared(context.Context) error {
 	var all []units.Target
 	for _, r := range b.current.Resources {
 		all = append(all, units.Targets(r)...)
@@ -83,22 +96,25 @@ func (b *rebuilder) declared(ctx context.Context) error {
 	}
 	for _, e := range events {
 		m := Mark{Target: e.Target, Resource: e.Resource, State: Declared}
-		if e.Target.Kind() == units.TargetFile {
+		switch e.Target.Kind() {
+		case units.TargetFile:
 			if m.Detail, err = b.drift(e); err != nil {
 				return err
+			}
+		case units.TargetUnit:
+			if b.down(e.Target.Name()) && b.marks.Pending == 0 {
+				m.Detail = "is down, and stays so"
 			}
 		}
 		b.take(m, e)
 	}
-	if b.node.Systemd == nil {
-		return nil
-	}
-	loaded, err := b.node.Systemd.Loaded(ctx)
-	b.loaded = map[string]host.Unit{}
-	for _, u := range loaded {
-		b.loaded[u.Name] = u
-	}
-	return err
+	return nil
+}
+
+// down reports whether a declared unit is not up that is to be from boot on.
+func (b *rebuilder) down(name string) bool {
+	u, ok := unitOf(b.current, name)
+	return ok && u.Wanted && b.node.Systemd != nil && !b.loaded[name].Up()
 }
 
 // drift says how a declared file lies there; "" where it is as it was written.
@@ -342,7 +358,7 @@ func (b *rebuilder) unfinished(context.Context) error {
 		if e, ok := b.former(u); ok {
 			former = append(former, e)
 		}
-		if b.changing(u) || (u.Wanted && b.node.Systemd != nil && !b.loaded[u.Name].Up()) {
+		if b.changing(u) || b.down(u.Name) {
 			b.add(state.Event{Kind: state.EventDue, Target: t})
 		}
 	}

@@ -109,7 +109,7 @@ func lost(l state.Layout, machine string) (why, err error) {
 // nothing.
 func (n *Node) Marks(ctx context.Context) (Marks, error) {
 	b := rebuilder{node: n, taken: map[units.Target]bool{}, marks: Marks{Why: n.lost}}
-	for _, step := range []func(context.Context) error{b.generations, b.declared, b.files, b.objects, b.units, b.unfinished, b.survey} {
+	for _, step := range []func(context.Context) error{b.generations, b.manager, b.declared, b.files, b.objects, b.units, b.unfinished, b.survey} {
 		if err := step(ctx); err != nil {
 			return Marks{}, err
 		}
