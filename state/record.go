@@ -25,6 +25,21 @@ const (
 // be restarted all the same: a file that it reads changed.
 const Again = "restart"
 
+// Idle is why a unit is due that was down before: its declaration changed. Where
+// the change is undone it is not due any more.
+const Idle = "idle"
+
+// Last is why a unit is due that is given its job once the switch, which runs in
+// it, has ended.
+const Last = "last"
+
+// Withdrawn is why a unit is not due after all.
+const Withdrawn = "withdrawn"
+
+// Boot is why a unit is due that was down when the machine booted: whatever runs
+// of it since was started by the definition that the ledger has.
+const Boot = "boot"
+
 // Moment is when something was recorded. Generation is that of the switch it
 // belongs to; 0 where it belongs to none.
 type Moment struct {
@@ -37,8 +52,10 @@ type Record struct {
 	Target   units.Target    `json:"target"`
 	Resource units.Address   `json:"resource,omitzero"` // zero where it was never emitted
 	Earlier  []units.Address `json:"earlier,omitempty"` // resources that held the target before, oldest first
-	State    TargetState     `json:"state"`
-	Origin   string          `json:"origin,omitempty"` // written, adopted, found; once forgotten, what it was
+	// Recorded is its resource in the ledger, where [Rehome] led on from it.
+	Recorded units.Address `json:"-"`
+	State    TargetState   `json:"state"`
+	Origin   string        `json:"origin,omitempty"` // written, adopted, found; once forgotten, what it was
 
 	// Digest and Definition are as last emitted, or Digest as last found.
 	Digest     string `json:"digest,omitempty"`
@@ -54,7 +71,7 @@ type Record struct {
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
 	Due        bool   `json:"due,omitempty"`
-	DueWhy     string `json:"dueWhy,omitempty"` // [Again] or ""
+	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Boot], [Idle], [Last] or ""
 
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
@@ -209,7 +226,13 @@ func (b *book) fold(e Event) {
 	case EventEmit:
 		b.emit(e)
 	case EventDue:
-		r.Due, r.DueWhy = true, e.Why
+		r.Due, r.DueWhy = e.Why != Withdrawn, e.Why
+		if !r.Due {
+			r.DueWhy = ""
+		}
+		if e.Invocation != "" {
+			r.Invocation = e.Invocation
+		}
 	case EventStarted:
 		r.Started, r.Invocation, r.Container, r.Due, r.DueWhy = e.Digest, e.Invocation, e.Container, false, ""
 	case EventHold:

@@ -23,6 +23,7 @@ type Decision string
 const (
 	Refuse      Decision = "refuse"
 	Follow      Decision = "follow"
+	Migrate     Decision = "migrate" // copy, then follow
 	Transferred Decision = "transfer"
 	Removed     Decision = "remove"
 	Keep        Decision = "keep"
@@ -37,6 +38,9 @@ type Transition struct {
 	// no before or after.
 	From units.Target `json:"from,omitempty"`
 	To   units.Target `json:"to,omitempty"`
+	// Candidates are the resources that a transfer may come from, where they are
+	// more than one.
+	Candidates []units.Address `json:"candidates,omitempty"`
 	// Decision and Reason are empty where nothing needed judging.
 	Decision Decision       `json:"decision,omitempty"`
 	Policy   string         `json:"policy,omitempty"`

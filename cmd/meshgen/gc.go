@@ -136,7 +136,11 @@ func writeSurplus(w io.Writer, s apply.Surplus) error {
 		rows = append(rows, []string{"backup", filepath.Base(b.Path), "of " + b.Time.Local().Format(time.DateTime)})
 	}
 	for _, v := range s.Volumes {
-		rows = append(rows, []string{"volume", v.Target.Name(), fmt.Sprintf("%s, was of %s", bytes(v.Size), v.Resource)})
+		what := fmt.Sprintf("%s, was of %s", v.Takes(), v.Resource)
+		if v.Why != "" {
+			what += "; " + v.Why
+		}
+		rows = append(rows, []string{"volume", v.Target.Name(), what})
 	}
 	for _, t := range s.Gone {
 		rows = append(rows, []string{"record", string(t), "is gone already"})
@@ -162,22 +166,4 @@ func writeSurplus(w io.Writer, s apply.Surplus) error {
 		return err
 	}
 	return writeTable(w, rows)
-}
-
-// bytes returns a size as people read it.
-func bytes(n int64) string {
-	if n < 0 {
-		return "of unknown size"
-	}
-	size, unit := float64(n), "B"
-	for _, next := range []string{"kB", "MB", "GB", "TB", "PB"} {
-		if size < 1000 {
-			break
-		}
-		size, unit = size/1000, next
-	}
-	if unit == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", size, unit)
 }

@@ -99,8 +99,10 @@ func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) er
 		return nil
 	}
 	if p.Plan.Empty() {
-		_, err := fmt.Fprintln(w, "nothing to do")
-		return err
+		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions) == 0 {
+			return err
+		}
+		return writeTransitions(w, p.Transitions)
 	}
 	if _, err := fmt.Fprintf(w, "generation %d → %d\n\n", p.From, p.To); err != nil {
 		return err
@@ -126,9 +128,17 @@ func writeTransitions(w io.Writer, transitions []state.Transition) error {
 			continue
 		}
 		if i == 0 || transitions[i-1].Kind != state.Rename || transitions[i-1].Resource != t.Resource {
-			rows = append(rows, []string{string(t.Kind), t.Resource.String(), why})
+			row := []string{string(t.Kind), t.Resource.String()}
+			if t.Decision != state.Migrate {
+				row = append(row, why)
+			}
+			rows = append(rows, row)
 		}
-		rows = append(rows, []string{"", shown(t.From) + " → " + t.To.Name()})
+		row := []string{"", shown(t.From) + " → " + t.To.Name()}
+		if t.Decision == state.Migrate { // for this name alone
+			row = append(row, why)
+		}
+		rows = append(rows, row)
 	}
 	return writeTable(w, rows)
 }

@@ -258,6 +258,10 @@ func emitted(e, last state.Event, was units.Address) string {
 	switch {
 	case e.Origin == rebuilt:
 		return fmt.Sprintf("was recorded for %s when the ledger was made anew", e.Resource)
+	case e.Origin == originPartial:
+		return fmt.Sprintf("was recorded for %s, as a copy of %s that is to be made", e.Resource, e.Definition)
+	case e.Origin == originCopy:
+		return "is in use from here on, as a copy of " + e.Definition
 	case e.Origin != "written":
 		return fmt.Sprintf("was recorded as meshgen's, for %s, being %s", e.Resource, e.Origin)
 	case was != units.Address{} && was != e.Resource:

@@ -58,6 +58,15 @@ type HeldVolume struct {
 	Resource units.Address `json:"resource"`
 	Size     int64         `json:"size"` // bytes on the disk; -1 where that is not known
 	Since    time.Time     `json:"since,omitzero"`
+	Why      string        `json:"why,omitempty"` // it is held
+}
+
+// Takes returns its size as it is shown.
+func (v HeldVolume) Takes() string {
+	if v.Size < 0 {
+		return "of unknown size"
+	}
+	return size(uint64(v.Size)) //nolint:gosec // not below 0
 }
 
 // KeptVolume is a held volume that is not removed.
@@ -153,7 +162,7 @@ func (n *Node) heldVolumes(ctx context.Context, s *Surplus) error {
 			s.Kept = append(s.Kept, KeptVolume{r.Target, why})
 			continue
 		}
-		s.Volumes = append(s.Volumes, HeldVolume{Target: r.Target, Resource: r.Resource, Size: sizeBelow(o.Mountpoint), Since: r.Last.Time})
+		s.Volumes = append(s.Volumes, HeldVolume{Target: r.Target, Resource: r.Resource, Size: sizeBelow(o.Mountpoint), Since: r.Last.Time, Why: r.Why})
 	}
 	return nil
 }
@@ -169,7 +178,11 @@ func (n *Node) needed(ctx context.Context, r state.Record, o host.Object, curren
 		return "", err
 	}
 	if len(users) > 0 {
-		return "container " + strings.Join(users, ", ") + " has it", nil
+		names := make([]string, len(users))
+		for i, u := range users {
+			names[i] = u.Name
+		}
+		return "container " + strings.Join(names, ", ") + " has it", nil
 	}
 	for _, c := range current.Resources {
 		for _, key := range volumeKeys {
@@ -179,7 +192,7 @@ func (n *Node) needed(ctx context.Context, r state.Record, o host.Object, curren
 		}
 	}
 	for service, path := range generator.Quadlets(n.Layout.Root) {
-		if mentions(path, o.Name) {
+		if quadletNames(path, o.Name) {
 			return service + " names it, in " + path, nil
 		}
 	}
@@ -196,8 +209,8 @@ func namesVolume(value, volume string) bool {
 	return slices.Contains(words, volume)
 }
 
-// mentions reports whether a Quadlet that is not of meshgen names a volume.
-func mentions(path, volume string) bool {
+// quadletNames reports whether a Quadlet that is not of meshgen names a volume.
+func quadletNames(path, volume string) bool {
 	f, err := os.Open(path) //nolint:gosec // a Quadlet on the machine
 	if err != nil {
 		return false // it makes no container either

@@ -32,7 +32,10 @@ type rebuilder struct {
 
 // take records a target as ours.
 func (b *rebuilder) take(m Mark, e state.Event) {
-	e.Kind, e.Target, e.Resource, e.Origin = state.EventEmit, m.Target, m.Resource, rebuilt
+	e.Kind, e.Target, e.Resource = state.EventEmit, m.Target, m.Resource
+	if e.Origin != originPartial {
+		e.Origin = rebuilt
+	}
 	e.Generation = cmp.Or(e.Generation, b.number)
 	b.marks.events = append(b.marks.events, e)
 	if !b.taken[m.Target] {
@@ -215,12 +218,31 @@ func (b *rebuilder) object(t units.Target, o host.Object) {
 		b.earlier(t, a)
 	case err != nil:
 		b.leave(t, "bears a mark that is no address: "+mark)
+	case t.Kind() == units.TargetVolume && b.copyOf(t) != "":
+		b.take(Mark{Target: t, Resource: a, State: Stale, Detail: "a copy that was not in force yet"},
+			state.Event{Origin: originPartial, Definition: string(b.copyOf(t))})
 	case t.Kind() == units.TargetVolume:
 		b.take(Mark{Target: t, Resource: a, State: string(state.Held)}, state.Event{})
 		b.add(state.Event{Kind: state.EventHold, Target: t, Why: "no longer declared; it holds data"})
 	default:
 		b.take(Mark{Target: t, Resource: a, State: Stale}, state.Event{})
 	}
+}
+
+// copyOf returns the volume that a switch which was cut short before its set was in
+// force was on its way to copy to this one; "" where there is none.
+func (b *rebuilder) copyOf(t units.Target) units.Target {
+	for _, g := range b.others {
+		if g.Number != b.marks.Pending {
+			continue
+		}
+		for _, d := range g.Decisions {
+			if d.Decision == state.Migrate && d.To == t {
+				return d.From
+			}
+		}
+	}
+	return ""
 }
 
 // earlier records that what is declared was made for another resource: its mark
@@ -263,7 +285,9 @@ func (b *rebuilder) unit(t units.Target, u host.Unit) {
 	switch {
 	case u.Load == "loaded" && text != "":
 	case u.Stranded():
-		text, a, detail = b.lostText(u.Name)
+		if text, a, detail = b.lostText(u.Name); text == "" {
+			b.stranger(t)
+		}
 	}
 	if text == "" {
 		return
@@ -317,6 +341,17 @@ func (b *rebuilder) lostText(name string) (text string, a units.Address, detail 
 		return "", a, ""
 	}
 	return stopping(a, container.ID), a, "systemd has lost its definition, and no generation has it; its mark tells how to stop it"
+}
+
+// stranger tells of a unit that systemd has lost and that bears no mark, where one
+// of that name was ours.
+func (b *rebuilder) stranger(t units.Target) {
+	for _, g := range b.others {
+		if _, ok := unitOf(g, t.Name()); ok {
+			b.leave(t, fmt.Sprintf("is up, and systemd has lost its definition; generation %d had one of that name: if it is stale, stop it", g.Number))
+			return
+		}
+	}
 }
 
 // stopping returns a definition that is good for one thing: to have systemd stop a

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -25,8 +26,12 @@ type Plan struct {
 	// Stop are the units that cannot be handed over, or whose names or ports
 	// others need.
 	Stop []string
+	// End are containers that run on while their units are down.
+	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Copy are volumes that are migrated.
+	Copy []Copy
 	// Write are files to be put in place.
 	Write []units.Resource
 	// Handover are renamed units. Bridge are those that they need and that
@@ -38,11 +43,18 @@ type Plan struct {
 	Restart     []string
 	ReloadUnits []string
 	Start       []string
+	// Idle are those of Start that were down, of a declaration that changed.
+	Idle []string
+	// Confirm are units that a boot has started since they were due: all that is
+	// left is to record it.
+	Confirm []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
 	// started again. Some may not be of meshgen.
 	Dependents []string
+	// Last is the job of the unit that the switch runs in.
+	Last Last
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -50,6 +62,9 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
+	// Settings says that a resource has another policy, which a new generation is
+	// to remember.
+	Settings bool
 
 	reasons map[reasonKey]string
 }
@@ -65,14 +80,14 @@ func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op,
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Rescue)+len(p.Stop)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
-		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread
+	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
-	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, reasons: p.reasons}
+	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
 }
 
 // TakenDown are the units that are up and that the plan stops, if only to start
@@ -94,12 +109,31 @@ func (p Plan) Touched() []string {
 	return names
 }
 
+// without returns the plan with these units down in the end, and not started for
+// their own sake.
+func (p Plan) without(names []string, now map[string]host.Unit) Plan {
+	among := func(name string) bool { return slices.Contains(names, name) }
+	p.Start = slices.DeleteFunc(p.Start, among)
+	p.Restart = slices.DeleteFunc(p.Restart, among)
+	p.ReloadUnits = slices.DeleteFunc(p.ReloadUnits, among)
+	for _, name := range names {
+		if now[name].Up() && !slices.Contains(p.Stop, name) {
+			p.Stop = append(p.Stop, name)
+			p.reasons[reasonKey{"stop", name}] = "it was down before"
+		}
+	}
+	return p
+}
+
 // before is what a plan starts from.
 type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
-	transitions []state.Transition
+	transitions []state.Transition // judged
+	// begins says that the switch was not begun before: what is done once, and
+	// before the flip, is for that alone.
+	begins bool
 }
 
 // makePlan says what has to be done to get from before to desired. It is pure.
@@ -109,6 +143,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		unit: map[string]state.Unit{}, of: map[units.Address]string{}, resource: byAddress(desired), old: byAddress(b.generation),
 		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
 		handover: map[string]string{}, reload: map[string]bool{},
+		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{},
 	}
 	p.plan.reasons = map[reasonKey]string{}
 	for _, u := range desired.Units {
@@ -117,6 +152,14 @@ func makePlan(b before, desired state.Generation) Plan {
 	}
 	for _, r := range b.records {
 		p.record[r.Target] = r
+	}
+	for _, t := range b.transitions {
+		switch {
+		case t.Kind == state.Remove:
+			p.removal[t.Resource] = t
+		case t.Kind == state.Drift && t.Decision == state.Keep:
+			p.kept[t.To] = true
+		}
 	}
 	p.names()
 	p.files()
@@ -131,7 +174,9 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.copies()
 	p.contention()
+	p.sockets()
 	return p.finish()
 }
 
@@ -149,13 +194,12 @@ type planner struct {
 	restart  map[string]bool
 	reload   map[string]bool
 	handover map[string]string // old name by new
+	removal  map[units.Address]state.Transition
+	kept     map[units.Target]bool // left as other hands made them
 	plan     Plan
 }
 
-// because gives the reason for an act; the last one counts.
-func (p *planner) because(op Op, unit, reason string) {
-	p.plan.reasons[reasonKey{op, unit}] = reason
-}
+func (p *planner) because(op Op, unit, reason string) { p.plan.because(op, unit, reason) }
 
 // names finds what is to be recorded: emitted, retired, held.
 func (p *planner) names() {
@@ -168,16 +212,39 @@ func (p *planner) names() {
 			}
 		}
 	}
+	for _, r := range p.desired.Resources {
+		declared[imageOf(r)] = true
+	}
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
 		case r.Target.Kind() == units.TargetDir && p.holdsDeclared(r.Target, declared):
-		case r.Target.Kind() == units.TargetVolume:
+		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		default:
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}
 	}
+}
+
+// holds reports whether a name that is no longer declared is let be: that of a
+// volume, unless its resource goes for good, and what a policy keeps.
+func (p *planner) holds(r state.Record) bool {
+	removal, goes := p.removal[r.Resource]
+	switch {
+	case r.Target.Kind() == units.TargetUnit || partial(r):
+		return false
+	case r.Target.Kind() == units.TargetImage:
+		p.because("hold", string(r.Target), "others may use it")
+		return true
+	case goes && removal.Decision == state.Keep:
+		p.because("hold", string(r.Target), removal.Reason)
+		return true
+	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed || p.undoesCopy(r)):
+		p.because("hold", string(r.Target), "it holds data")
+		return true
+	}
+	return false
 }
 
 // holdsDeclared reports whether a declared file lies below a directory.
@@ -193,7 +260,7 @@ func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool
 // emits reports whether the ledger does not yet have the target just so.
 func (p *planner) emits(t units.Target, r units.Resource) bool {
 	record, ours := p.record[t]
-	if !ours || record.State != state.Live || record.Resource != r.Address {
+	if !ours || record.State != state.Live || record.Resource != r.Address || record.Recorded != (units.Address{}) {
 		return true
 	}
 	switch t.Kind() {
@@ -215,7 +282,7 @@ func (p *planner) files() {
 		want := state.FileState{Digest: r.File.Digest, Meta: state.FileMeta(*r.File)}
 		record := p.record[t]
 		lies, there := p.seen.observed.Files[t]
-		if there && lies == want && record.State == state.Live {
+		if p.kept[t] || (there && lies == want && record.State == state.Live) {
 			continue
 		}
 		p.plan.Write = append(p.plan.Write, r)
@@ -270,10 +337,22 @@ func (p *planner) succeed(a units.Address) {
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
 	case seen.Load == "masked": // its owner's word
+	case p.booted(r, u, seen):
+		if seen.Active != "activating" || seen.Sub == "auto-restart" {
+			p.plan.Confirm = append(p.plan.Confirm, u.Name)
+		}
 	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
 		}
+		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
+			p.plan.Idle = append(p.plan.Idle, u.Name)
+		}
+	case u.Resource.Kind == units.KindUnit:
+		p.plainUnit(r, u, seen)
+	case p.seen.observed.Damaged[r.Target]:
+		p.restart[u.Name] = true
+		p.because("restart", u.Name, "its definition was changed by other hands")
 	case u.Resource.Kind != units.KindContainer || p.runs(r, u):
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
@@ -289,6 +368,16 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	}
 }
 
+// booted reports whether a unit that was due at a boot was started since, by the
+// definition that it is to have. One that is down again without a fault was
+// stopped by its owner.
+func (p *planner) booted(r state.Record, u state.Unit, seen host.Unit) bool {
+	if !r.Due || r.DueWhy != state.Boot || r.Digest != u.Digest || seen.Active == "deactivating" {
+		return false
+	}
+	return seen.Up() || (seen.Active == "inactive" && p.seen.invocations[u.Name] != "")
+}
+
 // runs reports whether a unit that is up runs by the definition that it is to
 // have. Where a switch was cut short on its way to restart it, only the very run
 // that the ledger has counts; else, one that boot started runs by what was
@@ -296,6 +385,9 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 func (p *planner) runs(r state.Record, u state.Unit) bool {
 	if r.Due && r.DueWhy == state.Again {
 		return false // a file that it reads changed
+	}
+	if r.Due && r.DueWhy == state.Last {
+		return r.Invocation != p.seen.invocations[u.Name] // it had its job since
 	}
 	if r.Due {
 		// A name that no generation before had, and that has had one definition
@@ -401,6 +493,13 @@ func (p *planner) newUnit(u state.Unit) {
 }
 
 func (p *planner) finish() Plan {
+	for name, u := range p.seen.units {
+		if u.Load == "masked" { // systemd starts none of them
+			delete(p.start, name)
+			delete(p.restart, name)
+			delete(p.reload, name)
+		}
+	}
 	for name := range p.restart {
 		delete(p.reload, name)
 	}
@@ -415,7 +514,9 @@ func (p *planner) finish() Plan {
 	p.plan.Bridge = p.bridge()
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
+		return cmp.Or(cmp.Compare(turnToStop(a), turnToStop(b)), cmp.Compare(p.rank(b), p.rank(a)))
+	})
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -427,18 +528,23 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
+	p.plan.Settings = slices.ContainsFunc(p.desired.Resources, func(r units.Resource) bool {
+		before, was := p.old[r.Address]
+		return was && !maps.Equal(before.Policy, r.Policy)
+	})
 	return p.plan
 }
 
 // rank puts what others need before them: networks and volumes before
-// containers. Within a list systemd keeps the order of the dependencies; this is
-// for the eye.
+// containers, sockets before services. Within a list systemd keeps the order of
+// the dependencies; this is for the eye, and for a socket, whose service knows
+// no order to it before it has a job.
 func (p *planner) rank(unit string) int {
 	kind := p.unit[unit].Resource.Kind
 	if kind == "" {
 		kind = p.record[units.Of(units.TargetUnit, unit)].Resource.Kind
 	}
-	if kind == units.KindContainer {
+	if kind == units.KindContainer || (kind == units.KindUnit && path.Ext(unit) == ".service") {
 		return 1
 	}
 	return 0
@@ -447,5 +553,5 @@ func (p *planner) rank(unit string) int {
 // rereads reports whether a unit file comes, goes or changes.
 func (p *planner) rereads() bool {
 	isUnit := func(t units.Target) bool { return t.Kind() == units.TargetUnit }
-	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit)
+	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit) || len(p.seen.observed.Damaged) > 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"meshgen/internal/durable"
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // Unfinished says of a switch that has not ended whether it runs or was cut
@@ -43,15 +44,21 @@ func (n *Node) unfinished() (state.Switch, bool) {
 // was in force already it goes forward, else back. Without one it only sweeps
 // the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := n.keepCopies(current); err != nil {
+		return Outcome{}, err
+	}
 	s, ok := n.unfinished()
 	if !ok {
 		sweepOwn(n.Layout)
 		return Outcome{}, clearPending(n.Layout)
 	}
 	ctx = context.WithoutCancel(ctx)
-	current, err := n.InForce()
-	if err != nil {
-		return Outcome{}, err
+	if n.Booting {
+		return n.recoverAtBoot(ctx, s, current, progress)
 	}
 	if current.Number == s.Generation {
 		from, err := n.generation(s.From)
@@ -64,7 +71,28 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	if err != nil {
 		return Outcome{}, err
 	}
-	return n.retreat(ctx, aim, current, state.Undone, nil, progress)
+	return n.retreat(ctx, aim, current, state.Undone, undo{idle: n.idle()}, progress)
+}
+
+// undo is what is known of a switch that is to be undone.
+type undo struct {
+	down []string // units that it took down beside its own
+	idle []string // units that were down before it
+}
+
+// undo returns what has to be put back after the move.
+func (m *move) undo() undo { return undo{down: m.plan.Dependents, idle: m.plan.Idle} }
+
+// idle returns the units that a switch that was cut short was to start, and that
+// were down before.
+func (n *Node) idle() []string {
+	var names []string
+	for _, r := range n.records() {
+		if r.Due && r.DueWhy == state.Idle {
+			names = append(names, r.Target.Name())
+		}
+	}
+	return names
 }
 
 // clearPending removes the link of a switch that had ended but for that.
@@ -87,17 +115,22 @@ func sweepOwn(l state.Layout) {
 	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
-// generation reads a generation; 0 is the empty one.
+// generation reads a generation that is not in force; 0 is the empty one. Of one
+// that is no longer there, the ledger has the names.
 func (n *Node) generation(number int) (state.Generation, error) {
 	if number == 0 {
 		return state.Generation{}, nil
 	}
-	return state.ReadGeneration(n.Layout, number)
+	g, err := state.ReadGeneration(n.Layout, number)
+	if errors.Is(err, os.ErrNotExist) {
+		return state.Generation{Number: number}, nil
+	}
+	return g, err
 }
 
 // advance takes an unfinished switch on from where it was cut short.
 func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options, progress Progress) (Outcome, error) {
-	m, err := n.again(ctx, from, to, progress)
+	m, err := n.again(ctx, from, to, nil, progress)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -105,23 +138,26 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 }
 
 // again makes the move from one generation to another anew, by what the ledger
-// and the machine say now, and records what it brings.
-func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
+// and the machine say now, and records what it brings. Units that are idle are not
+// brought up by it.
+func (n *Node) again(ctx context.Context, from, to state.Generation, idle []string, progress Progress) (*move, error) {
 	sweep(n.Layout, from, to)
 	n.forget()
-	b, err := n.lookBefore(ctx, from, to)
+	b, err := n.lookBefore(ctx, from, to, nil)
 	if err != nil {
 		return nil, err
 	}
+	b.transitions, _ = judge(b, to) // what was begun is not refused on its way
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
 	}
+	plan = plan.without(idle, b.seen.units)
 	faults, err := n.guard(ctx, plan, to)
 	if err != nil || len(faults) > 0 {
 		return nil, errors.Join(err, faults.Err())
 	}
-	plan.Reread = n.Systemd != nil // what systemd was given last is not known
+	plan.Reread = n.Systemd != nil && !n.Booting // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err
@@ -148,17 +184,20 @@ func sweep(l state.Layout, generations ...state.Generation) {
 	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
 }
 
-// retreat brings back the set that an unfinished switch came from, and the units
-// that it is known to have taken down beside.
-func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, down []string, progress Progress) (Outcome, error) {
+// retreat brings back the set that an unfinished switch came from, with the units
+// that were up and down before as far as that is known.
+func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, was undo, progress Progress) (Outcome, error) {
 	out := Outcome{From: from.Number, To: to.Number, Result: result}
-	m, err := n.again(ctx, from, to, progress)
+	idle := slices.DeleteFunc(was.idle, func(name string) bool {
+		return !slices.ContainsFunc(to.Units, func(u state.Unit) bool { return u.Name == name })
+	})
+	m, err := n.again(ctx, from, to, idle, progress)
 	if err != nil {
 		out.Result = ""
 		return out, err
 	}
 	m.undoing = true
-	for _, name := range down {
+	for _, name := range was.down {
 		if !slices.Contains(m.plan.Dependents, name) {
 			m.plan.Dependents = append(m.plan.Dependents, name)
 		}
@@ -170,11 +209,14 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0
 	events, left := m.retire(ctx)
+	for _, name := range idle {
+		events = append(events, state.Event{Kind: state.EventDue, Generation: to.Number, Target: units.Of(units.TargetUnit, name), Why: state.Withdrawn})
+	}
 	if s, open := n.unfinished(); open {
 		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: result})
 	}
 	if err := n.Ledger.Append(events...); err != nil {
 		return out, errors.Join(left, err)
 	}
-	return out, errors.Join(left, state.ClearPending(n.Layout))
+	return out, errors.Join(left, state.ClearPending(n.Layout), m.giveLast(ctx))
 }

@@ -36,7 +36,7 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 	if err != nil {
 		return 0, Input{}, err
 	}
-	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources)}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Moved: g.Moved}
 	for i, r := range in.Resources {
 		if r.File == nil {
 			continue

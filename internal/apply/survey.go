@@ -17,16 +17,28 @@ import (
 )
 
 // survey returns the events that record what is on the machine and not ours, for
-// a ledger that has nothing yet: podman's objects, Quadlets, and unit files of
+// a ledger that has no switch yet: podman's objects, Quadlets, and unit files of
 // the owner's. What packages ship is not among it.
 func (n *Node) survey(ctx context.Context) ([]state.Event, error) {
-	if !blank(n.Ledger) {
+	if n.Ledger != nil && (len(n.Ledger.Switches()) > 0 || len(n.Ledger.Found()) > 0) {
 		return nil, nil
 	}
 	found, err := n.surveyUnits()
-	if err != nil || n.Podman == nil {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
+	objects, err := n.surveyObjects(ctx)
+	return slices.DeleteFunc(append(found, objects...), func(e state.Event) bool {
+		r, _ := n.ledgerRecord(e.Target)
+		return r.State == state.Live || r.State == state.Held
+	}), err
+}
+
+func (n *Node) surveyObjects(ctx context.Context) ([]state.Event, error) {
+	if n.Podman == nil {
+		return nil, nil
+	}
+	var found []state.Event
 	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork} {
 		objects, err := n.objectsOf(ctx, kind)
 		if err != nil {

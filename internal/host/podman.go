@@ -36,12 +36,19 @@ type Object struct {
 	Running  bool
 	Unit     string
 	Networks []string
-	// Mountpoint is where the data of a volume lies.
+	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
+	// Mountpoint.
+	Driver     string
+	Options    map[string]string
 	Mountpoint string
 }
 
 // Containers lists all containers, those that do not run included.
 func (p Podman) Containers(ctx context.Context) ([]Object, error) {
+	return p.containers(ctx, "ps", "--all", "--external", "--format", "json")
+}
+
+func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error) {
 	var list []struct {
 		ID       string   `json:"Id"`
 		Names    []string `json:"Names"`
@@ -51,7 +58,7 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 		Networks []string `json:"Networks"`
 		Labels   map[string]string
 	}
-	if err := p.list(ctx, &list, "ps", "--all", "--external", "--format", "json"); err != nil {
+	if err := p.list(ctx, &list, args...); err != nil {
 		return nil, err
 	}
 	var found []Object
@@ -71,15 +78,19 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 	var list []struct {
 		Name       string
-		Mountpoint string
 		Labels     map[string]string
+		Driver     string
+		Options    map[string]string
+		Mountpoint string
 	}
 	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, v := range list {
-		found[i] = Object{Name: v.Name, ID: v.Name, Labels: v.Labels, Mountpoint: v.Mountpoint}
+		found[i] = Object{
+			Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: v.Driver, Options: v.Options, Mountpoint: v.Mountpoint,
+		}
 	}
 	return found, nil
 }
@@ -116,20 +127,6 @@ func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels}
 	}
 	return found, nil
-}
-
-// VolumeUsers returns the names of the containers that have the volume, those that
-// do not run included.
-func (p Podman) VolumeUsers(ctx context.Context, name string) ([]string, error) {
-	var list []struct{ Names []string }
-	if err := p.list(ctx, &list, "ps", "--all", "--external", "--filter", "volume="+name, "--format", "json"); err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, c := range list {
-		names = append(names, c.Names...)
-	}
-	return names, nil
 }
 
 // ImageLabels returns the labels of each image, by its id.
@@ -200,7 +197,7 @@ func (p Podman) RemoveNetwork(ctx context.Context, name string) error {
 }
 
 // RemoveVolume removes the volume of that name, with its data. One that a
-// container uses is an error, also where the container does not run.
+// container uses is an error.
 func (p Podman) RemoveVolume(ctx context.Context, name string) error {
 	_, err := p.run(ctx, "volume", "rm", "--", name)
 	return err
