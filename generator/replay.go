@@ -62,7 +62,7 @@ func Replay(l state.Layout, d Dirs) error {
 	n, ok, currentErr := state.Current(l)
 	r := replay{layout: l, dirs: d, given: map[string]bool{}}
 	if ok {
-		r.others = others(l.Root)
+		r.others = Quadlets(l.Root)
 		r.whole(n)
 		r.fences(n)
 	}
@@ -89,7 +89,7 @@ func bridge(l state.Layout) (ends [2]int, up bool, err error) {
 }
 
 func replayBridge(l state.Layout, d Dirs, ends [2]int) error {
-	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r := replay{layout: l, dirs: d, others: Quadlets(l.Root), given: map[string]bool{}}
 	r.whole(ends[0])
 	r.names(ends[1])
 	r.fences(ends[1])

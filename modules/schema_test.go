@@ -201,20 +201,3 @@ func TestUnifiedAsAWhole(t *testing.T) {
 		})
 	}
 }
-
-func TestNearest(t *testing.T) {
-	known := []string{"Image", "Exec", "PublishPort", "ReadOnly", "ReadOnlyTmpfs"}
-	for label, want := range map[string]string{
-		"Imgae":     "Image",
-		"image":     "Image",
-		"exec":      "Exec",
-		"Ports":     "",
-		"Publish":   "",
-		"ReadOnlly": "ReadOnly",
-		"":          "",
-	} {
-		if got := nearest(label, slices.Clone(known)); got != want {
-			t.Errorf("nearest(%q): got %q, want %q", label, got, want)
-		}
-	}
-}

@@ -106,7 +106,7 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 	hint := ""
 	if section := l.sectionOf(f, r); section != "" {
 		hint = "belongs to [" + section + "]"
-	} else if key := nearest(f.name, slices.Collect(maps.Keys(h.fields))); key != "" {
+	} else if key := units.Nearest(f.name, slices.Collect(maps.Keys(h.fields))); key != "" {
 		hint = "nearest: " + key
 	} else if r.name == "#Manifest" {
 		hint = `a field of your own begins with "_" or "#"`

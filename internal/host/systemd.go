@@ -135,6 +135,20 @@ func (s *Systemd) Units(ctx context.Context, names []string) (map[string]Unit, e
 	return found, nil
 }
 
+// Loaded returns all units that systemd has in memory: those that are up, those
+// that another refers to, and those whose definition it has lost.
+func (s *Systemd) Loaded(ctx context.Context) ([]Unit, error) {
+	list, err := s.conn.ListUnitsContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list units: %w", err)
+	}
+	found := make([]Unit, len(list))
+	for i, u := range list {
+		found[i] = Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState}
+	}
+	return found, nil
+}
+
 // Details is what systemd says of a unit beyond [Unit].
 type Details struct {
 	Fragment   string // FragmentPath: the file that its definition was read from
