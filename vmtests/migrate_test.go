@@ -263,7 +263,11 @@ func TestMigrationIsRolledBack(t *testing.T) {
 // it is made ends the switch as if it had not been.
 func TestMigrationFindsNoRoom(t *testing.T) {
 	v := Boot(t)
-	v.Run("sh", "-euc", "mkdir -p /var/lib/containers/storage/volumes; mount -t tmpfs -o size=160M none /var/lib/containers/storage/volumes")
+	// podman's database and the ledger are on that disk as well.
+	const disk = "/var/lib/containers/storage"
+	v.Run("sh", "-euc", `cp -a "$1" /var/storage; mount -t tmpfs -o size=400M none "$1"; cp -a /var/storage/. "$1"
+		mkdir -p "$1/state" /var/lib/meshgen; mount --bind "$1/state" /var/lib/meshgen
+		mount -o "remount,size=$(($(du -sk "$1" | cut -f1) + 160 * 1024))k" "$1"`, "sh", disk)
 	v.WriteManifest(keeper("old"))
 	v.Switch()
 	v.Run("sh", "-c", "head -c 100M /dev/urandom > "+mountpoint("old")+"/big")
@@ -276,8 +280,8 @@ func TestMigrationFindsNoRoom(t *testing.T) {
 		t.Error("a container was stopped")
 	}
 
-	v.Run("mount", "-o", "remount,size=220M", "/var/lib/containers/storage/volumes")
-	fill := v.Command("sh", "-c", "until [ -e "+mountpoint("new")+"/big ]; do :; done; fallocate -l 70M /var/lib/containers/storage/volumes/fill")
+	v.Run("sh", "-euc", `mount -o "remount,size=$(($(df -k --output=size "$1" | tail -1) + 60 * 1024))k" "$1"`, "sh", disk)
+	fill := v.Command("sh", "-c", "until [ -e "+mountpoint("new")+"/big ]; do :; done; fallocate -l 70M "+disk+"/fill")
 	if err := fill.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +299,7 @@ func TestMigrationFindsNoRoom(t *testing.T) {
 	}
 	v.mustBeSwept()
 
-	v.Run("rm", "/var/lib/containers/storage/volumes/fill")
+	v.Run("rm", disk+"/fill")
 	v.Switch()
 	v.mustHave("new", "m-x", "m-y")
 	if v.print("old") != before || v.print("new") != before {

@@ -178,6 +178,19 @@ func (m *move) dropCopy(ctx context.Context, c Copy) error {
 		return err
 	}
 	err = m.node.Podman.RemoveVolume(ctx, o.Name)
+	if err != nil && m.idle(ctx, c.To) == nil {
+		// On a full disk podman cannot even note that it goes: its data first.
+		err = errors.Join(clearDir(o.Mountpoint), m.node.Podman.RemoveVolume(ctx, o.Name))
+	}
 	m.node.forget()
 	return err
+}
+
+func clearDir(path string) error {
+	entries, err := os.ReadDir(path)
+	errs := []error{err}
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(path, e.Name())))
+	}
+	return errors.Join(errs...)
 }
