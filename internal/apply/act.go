@@ -129,7 +129,7 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 // stopUnits stops what cannot be handed over, and sees that it is down. A unit
 // that ended badly is down all the same.
 func (m *move) stopUnits(ctx context.Context) error {
-	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return turnToStop(name) > 0 })
+	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return trigger(name) > 0 })
 	if triggers < 0 {
 		triggers = len(m.plan.Stop)
 	}
@@ -258,6 +258,9 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
+		if u.Resource.Kind == units.KindUnit && (!u.Wanted || m.seen.units[u.Name].Active == "activating") {
+			continue // a timer's or a socket's, which comes and goes; or a job that has come to its end
+		}
 		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
@@ -298,7 +301,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])
@@ -307,7 +310,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
@@ -337,7 +340,7 @@ func (m *move) settle(ctx context.Context) error {
 func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 	planned := slices.Contains(m.plan.Touched(), name)
 	switch {
-	case !planned && !u.Up():
+	case !planned && (!u.Up() || u.Active == "activating" && d.Type == "oneshot"):
 		return nil
 	case u.Load != "loaded":
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)

@@ -12,6 +12,7 @@ import (
 	"meshgen/generator"
 	"meshgen/internal/durable"
 	"meshgen/internal/host"
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -27,11 +28,7 @@ func (m *move) copyVolumes(ctx context.Context) error {
 		if err != nil {
 			// At once: a full disk would have no room for the record of what
 			// comes next.
-			errs := []error{fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err)}
-			for _, made := range m.plan.Copy {
-				errs = append(errs, m.dropCopy(ctx, made))
-			}
-			return errors.Join(errs...)
+			return errors.Join(fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err), m.node.dropCopies(ctx))
 		}
 	}
 	return nil
@@ -39,7 +36,7 @@ func (m *move) copyVolumes(ctx context.Context) error {
 
 func (m *move) copyVolume(ctx context.Context, c Copy) error {
 	m.node.forget()
-	if err := m.idle(ctx, c.From); err != nil {
+	if err := m.node.unused(ctx, c.From); err != nil {
 		return err
 	}
 	from, reason, err := m.node.copyable(ctx, c.From)
@@ -70,7 +67,7 @@ func (m *move) copyVolume(ctx context.Context, c Copy) error {
 	if after.Mark != before.Mark {
 		return errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
 	}
-	return errors.Join(durable.Sync(to.Mountpoint), m.idle(ctx, c.From), m.idle(ctx, c.To))
+	return errors.Join(durable.Sync(to.Mountpoint), m.node.unused(ctx, c.From), m.node.unused(ctx, c.To))
 }
 
 func cmpError(err error, reason string) error {
@@ -80,9 +77,9 @@ func cmpError(err error, reason string) error {
 	return errors.New(reason)
 }
 
-// idle sees that no container runs with a volume.
-func (m *move) idle(ctx context.Context, t units.Target) error {
-	users, err := m.node.Podman.VolumeUsers(ctx, t.Name())
+// unused sees that no container runs with a volume.
+func (n *Node) unused(ctx context.Context, t units.Target) error {
+	users, err := n.Podman.VolumeUsers(ctx, t.Name())
 	if err != nil {
 		return err
 	}
@@ -97,7 +94,7 @@ func (m *move) idle(ctx context.Context, t units.Target) error {
 // makeVolume makes a volume as its own unit would, which finds it when it starts.
 // What an earlier try left of it goes first.
 func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
-	if err := m.dropCopy(ctx, c); err != nil {
+	if err := m.node.dropCopy(ctx, c.To); err != nil {
 		return host.Object{}, err
 	}
 	if _, there, err := m.node.object(ctx, c.To); err != nil || there {
@@ -166,23 +163,33 @@ func service(definition string) string {
 	return b.String()
 }
 
-// dropCopy removes what is there of a partial copy.
-func (m *move) dropCopy(ctx context.Context, c Copy) error {
-	record, ok := m.node.Ledger.Record(c.To)
-	if !ok || !partial(record) {
+// dropCopies removes what is there of partial copies.
+func (n *Node) dropCopies(ctx context.Context) error {
+	var errs []error
+	for _, r := range n.records() {
+		if partial(r) {
+			errs = append(errs, n.dropCopy(ctx, r.Target))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) dropCopy(ctx context.Context, t units.Target) error {
+	record, ok := n.Ledger.Record(t)
+	if n.Systemd == nil || !ok || record.State != state.Live || !partial(record) {
 		return nil
 	}
-	m.node.forget()
-	o, there, err := m.node.object(ctx, c.To)
+	n.forget()
+	o, there, err := n.object(ctx, t)
 	if err != nil || !there || !marked(o, record) {
 		return err
 	}
-	err = m.node.Podman.RemoveVolume(ctx, o.Name)
-	if err != nil && m.idle(ctx, c.To) == nil {
+	err = n.Podman.RemoveVolume(ctx, o.Name)
+	if err != nil && n.unused(ctx, t) == nil {
 		// On a full disk podman cannot even note that it goes: its data first.
-		err = errors.Join(clearDir(o.Mountpoint), m.node.Podman.RemoveVolume(ctx, o.Name))
+		err = errors.Join(clearDir(o.Mountpoint), n.Podman.RemoveVolume(ctx, o.Name))
 	}
-	m.node.forget()
+	n.forget()
 	return err
 }
 

@@ -156,7 +156,7 @@ func runs(k units.Kind) bool {
 	switch k {
 	case units.KindVolume, units.KindNetwork, units.KindFile:
 		return false
-	case units.KindContainer:
+	case units.KindContainer, units.KindUnit:
 	}
 	return true
 }

@@ -80,8 +80,15 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 // plan makes the plan, as far as this system goes.
 func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Plan, error) {
 	plan := makePlan(b, desired)
-	if n.Systemd == nil {
+	if n.Systemd == nil || n.Booting {
 		return plan.offline(), nil
+	}
+	if n.Unit != "" {
+		own, err := n.Systemd.Details(ctx, []string{n.Unit})
+		if err != nil {
+			return plan, err
+		}
+		plan = plan.ownLast(n.Unit, own[n.Unit].Invocation)
 	}
 	var err error
 	if plan.Dependents, err = n.dependents(ctx, plan); err != nil {

@@ -58,6 +58,11 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		if err := n.keepCopies(current); err != nil {
 			return Outcome{}, err
 		}
+	}
+	if n.Booting {
+		return n.recoverAtBoot(ctx, s, current, progress)
+	}
+	if current.Number == s.Generation {
 		from, err := n.generation(s.From)
 		if err != nil {
 			return Outcome{}, err
@@ -149,7 +154,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	if err != nil || len(faults) > 0 {
 		return nil, errors.Join(err, faults.Err())
 	}
-	plan.Reread = n.Systemd != nil // what systemd was given last is not known
+	plan.Reread = n.Systemd != nil && !n.Booting // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err
@@ -183,6 +188,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	idle := slices.DeleteFunc(was.idle, func(name string) bool {
 		return !slices.ContainsFunc(to.Units, func(u state.Unit) bool { return u.Name == name })
 	})
+	_ = n.dropCopies(ctx) // first, as they may have filled the disk; what is left is retired
 	m, err := n.again(ctx, from, to, idle, progress)
 	if err != nil {
 		out.Result = ""
@@ -210,5 +216,5 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	if err := n.Ledger.Append(events...); err != nil {
 		return out, errors.Join(left, err)
 	}
-	return out, errors.Join(left, state.ClearPending(n.Layout))
+	return out, errors.Join(left, state.ClearPending(n.Layout), m.giveLast(ctx))
 }

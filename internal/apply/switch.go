@@ -156,7 +156,7 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 		}
 		events = append(events, e)
 	}
-	return append(events, n.due(plan, events)...), nil
+	return slices.Concat(events, n.due(plan, events), plan.Last.due()), nil
 }
 
 // due are the units that the plan starts, and those that it takes down.
@@ -235,5 +235,5 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
-	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
+	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))
 }
