@@ -20,61 +20,80 @@ import (
 // uses the old ones is down. When it returns without an error, the copies are on
 // the disk, and the same as what they are of.
 func (m *move) copyVolumes(ctx context.Context) error {
+	marks := map[units.Target]string{}
 	for _, c := range m.plan.Copy {
 		m.progress(Event{Step: c.step()})
 		begin := time.Now()
-		err := m.copyVolume(ctx, c)
+		mark, err := m.copyVolume(ctx, c)
 		m.progress(Event{Step: c.step(), Ended: true, Took: time.Since(begin), Err: err})
 		if err != nil {
-			// At once: a full disk would have no room for the record of what
-			// comes next.
-			return errors.Join(fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err), m.node.dropCopies(ctx))
+			return m.dropped(ctx, c, err)
+		}
+		marks[c.From] = mark
+	}
+	for _, c := range m.plan.Copy { // at the end: the first was copied a while ago
+		if err := m.untouched(ctx, c, marks[c.From]); err != nil {
+			return m.dropped(ctx, c, err)
 		}
 	}
 	return nil
 }
 
-func (m *move) copyVolume(ctx context.Context, c Copy) error {
+// dropped removes the copies, since one of them cannot be. This is done at once: a
+// full disk would have no room for the record of what comes next.
+func (m *move) dropped(ctx context.Context, c Copy, err error) error {
+	return errors.Join(fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err), m.node.dropCopies(ctx))
+}
+
+// copyVolume makes one copy and returns the mark of what it is a copy of.
+func (m *move) copyVolume(ctx context.Context, c Copy) (mark string, err error) {
 	m.node.forget()
 	if err := m.node.unused(ctx, c.From); err != nil {
-		return err
+		return "", err
 	}
 	from, reason, err := m.node.copyable(ctx, c.From)
 	if err != nil || reason != "" {
-		return cmpError(err, reason)
+		return "", orBecause(err, reason)
 	}
-	before, err := host.Measure(ctx, from.Mountpoint)
+	tree, err := host.Measure(ctx, from.Mountpoint)
 	if err != nil {
-		return err
+		return "", err
 	}
 	to, err := m.makeVolume(ctx, c)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := room(to.Mountpoint, before); err != nil {
-		return err
+	if err := room(to.Mountpoint, tree); err != nil {
+		return "", err
 	}
 	if err := host.CopyTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return err
+		return "", err
 	}
 	if err := host.SameTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return fmt.Errorf("compared with what it was made of: %w", err)
+		return "", fmt.Errorf("compared with what it was made of: %w", err)
 	}
-	after, err := host.Measure(ctx, from.Mountpoint)
-	if err != nil {
-		return err
-	}
-	if after.Mark != before.Mark {
-		return errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
-	}
-	return errors.Join(durable.Sync(to.Mountpoint), m.node.unused(ctx, c.From), m.node.unused(ctx, c.To))
+	return tree.Mark, durable.Sync(to.Mountpoint)
 }
 
-func cmpError(err error, reason string) error {
+func orBecause(err error, reason string) error {
 	if err != nil {
 		return err
 	}
 	return errors.New(reason)
+}
+
+// untouched sees that nobody wrote to the old volume since its mark was taken, and
+// that nobody is about to.
+func (m *move) untouched(ctx context.Context, c Copy, mark string) error {
+	from, _, err := m.node.object(ctx, c.From)
+	if err != nil {
+		return err
+	}
+	tree, err := host.Measure(ctx, from.Mountpoint)
+	if err == nil && tree.Mark != mark {
+		err = errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
+	}
+	return errors.Join(err, m.node.unused(ctx, c.From), m.node.unused(ctx, c.To))
 }
 
 // unused sees that no container runs with a volume.
@@ -98,7 +117,7 @@ func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
 		return host.Object{}, err
 	}
 	if _, there, err := m.node.object(ctx, c.To); err != nil || there {
-		return host.Object{}, cmpError(err, "it exists by now, and is not of meshgen")
+		return host.Object{}, orBecause(err, "it exists by now, and is not of meshgen")
 	}
 	if err := m.runOnce(ctx, c); err != nil {
 		return host.Object{}, err
@@ -106,7 +125,7 @@ func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
 	m.node.forget()
 	o, reason, err := m.node.copyable(ctx, c.To)
 	if err != nil || reason != "" {
-		return o, cmpError(err, reason)
+		return o, orBecause(err, reason)
 	}
 	entries, err := os.ReadDir(o.Mountpoint)
 	if err == nil && len(entries) > 0 {
