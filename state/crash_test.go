@@ -52,7 +52,7 @@ func killCompaction(t *testing.T, call string, n int) (killed bool) {
 	appendAll(t, ledger, []Event{{Kind: EventFind, Target: "container:web", Why: "running"}})
 	told := story(t, l)
 	inject := "inject=" + call + ":signal=SIGKILL:when=" + strconv.Itoa(n)
-	cmd := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", inject, //nolint:gosec // this very program
+	cmd := exec.CommandContext(t.Context(), "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace="+call, "-e", inject,
 		os.Args[0], "-test.run=^TestCompactsInAProcessOfItsOwn$")
 	cmd.Env = append(os.Environ(), compactIn+"="+l.Root)
 	out, err := cmd.CombinedOutput()

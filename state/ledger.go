@@ -89,7 +89,7 @@ func OpenLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, noLedger(l)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
+		return nil, unreadable(l.Ledger(), err)
 	}
 	return readLedger(l.Ledger(), machine, data)
 }

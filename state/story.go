@@ -102,7 +102,7 @@ func chain(l Layout, machine string) ([]log, error) {
 func readLog(path, machine string) (log, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // a path of the layout's
 	if err != nil {
-		return log{}, fmt.Errorf("%s: %w", path, err)
+		return log{}, unreadable(path, err)
 	}
 	ledger, err := readLedger(path, machine, data)
 	if err != nil {

@@ -129,7 +129,7 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 // stopUnits stops what cannot be handed over, and sees that it is down. A unit
 // that ended badly is down all the same.
 func (m *move) stopUnits(ctx context.Context) error {
-	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return trigger(name) > 0 })
+	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return turnToStop(name) > 0 })
 	if triggers < 0 {
 		triggers = len(m.plan.Stop)
 	}
@@ -166,7 +166,7 @@ func (m *move) stillUp(ctx context.Context, names []string) (up []string, err er
 func (m *move) freeNetworks(ctx context.Context) error {
 	m.node.forget()
 	for _, t := range m.plan.Free {
-		if err := m.removeObject(ctx, t); err != nil {
+		if _, err := m.removeObject(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -281,7 +281,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	names := m.plan.Touched()
 	for _, u := range m.to.Units {
-		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
+		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && r.State == state.Live && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
 			names = append(names, u.Name)
 		}
 	}

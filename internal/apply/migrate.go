@@ -262,7 +262,7 @@ func (p *planner) haltUsers(volume units.Resource, t state.Transition) {
 // another.
 func triggers(starter, r units.Resource) bool {
 	name, service := units.Unit(starter), units.Unit(r)
-	if name == "" || trigger(name) != 0 {
+	if name == "" || turnToStop(name) != 0 {
 		return false
 	}
 	return slices.Contains(starter.Uses, r.Address) || strings.TrimSuffix(name, filepath.Ext(name)) == strings.TrimSuffix(service, ".service")

@@ -84,7 +84,7 @@ func serviceOf(socket units.Resource) string {
 
 // trigger puts what starts other units before them: a service that goes down must
 // not come back.
-func trigger(unit string) int {
+func turnToStop(unit string) int {
 	switch path.Ext(unit) {
 	case ".timer", ".socket", ".path", ".automount":
 		return 0

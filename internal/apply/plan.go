@@ -212,6 +212,9 @@ func (p *planner) names() {
 			}
 		}
 	}
+	for _, r := range p.desired.Resources {
+		declared[imageOf(r)] = true
+	}
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
@@ -231,6 +234,9 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case r.Target.Kind() == units.TargetImage:
+		p.because("hold", string(r.Target), "others may use it")
+		return true
 	case goes && removal.Decision == state.Keep:
 		p.because("hold", string(r.Target), removal.Reason)
 		return true
@@ -509,7 +515,7 @@ func (p *planner) finish() Plan {
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
 	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
-		return cmp.Or(cmp.Compare(trigger(a), trigger(b)), cmp.Compare(p.rank(b), p.rank(a)))
+		return cmp.Or(cmp.Compare(turnToStop(a), turnToStop(b)), cmp.Compare(p.rank(b), p.rank(a)))
 	})
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {

@@ -44,21 +44,19 @@ func (n *Node) unfinished() (state.Switch, bool) {
 // was in force already it goes forward, else back. Without one it only sweeps
 // the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := n.keepCopies(current); err != nil {
+		return Outcome{}, err
+	}
 	s, ok := n.unfinished()
 	if !ok {
 		sweepOwn(n.Layout)
 		return Outcome{}, clearPending(n.Layout)
 	}
 	ctx = context.WithoutCancel(ctx)
-	current, err := n.InForce()
-	if err != nil {
-		return Outcome{}, err
-	}
-	if current.Number == s.Generation {
-		if err := n.keepCopies(current); err != nil {
-			return Outcome{}, err
-		}
-	}
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
 	}
@@ -117,12 +115,17 @@ func sweepOwn(l state.Layout) {
 	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
-// generation reads a generation; 0 is the empty one.
+// generation reads a generation that is not in force; 0 is the empty one. Of one
+// that is no longer there, the ledger has the names.
 func (n *Node) generation(number int) (state.Generation, error) {
 	if number == 0 {
 		return state.Generation{}, nil
 	}
-	return state.ReadGeneration(n.Layout, number)
+	g, err := state.ReadGeneration(n.Layout, number)
+	if errors.Is(err, os.ErrNotExist) {
+		return state.Generation{Number: number}, nil
+	}
+	return g, err
 }
 
 // advance takes an unfinished switch on from where it was cut short.
