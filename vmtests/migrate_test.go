@@ -351,6 +351,12 @@ func TestMigrationSurvivesKills(t *testing.T) {
 		if v.Exists(mountpoint(from)) && v.print(from) != before {
 			t.Errorf("the old volume is another")
 		}
+		ledger := v.ReadFile("/var/lib/meshgen/ledger")
+		for name := range strings.FieldsSeq(v.volumes()) {
+			if !strings.Contains(ledger, `"volume:`+name+`"`) {
+				t.Errorf("volume %s is here, and the ledger does not know it", name)
+			}
+		}
 		if i%2 == 0 {
 			v.PowerCut()
 			v.Boot()
