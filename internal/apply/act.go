@@ -141,25 +141,30 @@ func (m *move) stopUnits(ctx context.Context) error {
 	return m.mustBeDown(ctx, m.plan.Stop, failed)
 }
 
-// mustBeDown sees that units are down after jobs that stopped them. What a stop
-// that failed left of a container is removed: systemd takes a unit for down whose
-// processes it has killed, and a container may outlive them.
+// mustBeDown sees that units are down after jobs that stopped them. What is left of
+// the container of one that failed is removed: systemd takes a unit for down whose
+// processes it has killed, and the container may outlive them.
 func (m *move) mustBeDown(ctx context.Context, names []string, failed []host.Job) error {
-	up, err := m.stillUp(ctx, names)
+	if m.node.Systemd == nil || len(names) == 0 {
+		return nil
+	}
+	found, err := m.node.Systemd.Units(ctx, names)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range up {
-		errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
-	}
 	for _, j := range failed {
-		if slices.Contains(up, j.Unit) {
+		if found[j.Unit].Up() {
 			errs = append(errs, j.Err)
-			continue
 		}
-		m.node.forget()
-		if record, ours := m.records[units.Of(units.TargetUnit, j.Unit)]; ours {
+	}
+	for _, name := range names {
+		record, ours := m.records[units.Of(units.TargetUnit, name)]
+		switch {
+		case found[name].Up():
+			errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
+		case found[name].Active == "failed" && ours:
+			m.node.forget()
 			errs = append(errs, m.removeMadeBy(ctx, record))
 		}
 	}
@@ -390,7 +395,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit || found[u.Name].Load == "masked" {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])

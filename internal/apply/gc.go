@@ -66,7 +66,7 @@ func (v HeldVolume) Takes() string {
 	if v.Size < 0 {
 		return "of unknown size"
 	}
-	return size(uint64(v.Size)) //nolint:gosec // not below 0
+	return size(uint64(v.Size))
 }
 
 // KeptVolume is a held volume that is not removed.

@@ -250,10 +250,15 @@ func (p *planner) haltUsers(volume units.Resource, t state.Transition) {
 			continue
 		}
 		p.halt(units.Unit(r), r.Address, "it uses "+string(t.From)+", which is copied")
-		for _, starter := range p.generation.Resources {
-			if triggers(starter, r) {
-				p.halt(units.Unit(starter), starter.Address, "it starts "+units.Unit(r))
-			}
+		p.haltStarters(r)
+	}
+}
+
+// haltStarters stops the timers, sockets and the like that would start a unit.
+func (p *planner) haltStarters(r units.Resource) {
+	for _, starter := range p.generation.Resources {
+		if triggers(starter, r) {
+			p.halt(units.Unit(starter), starter.Address, "it starts "+units.Unit(r))
 		}
 	}
 }

@@ -170,22 +170,10 @@ func isUnitName(name string) bool {
 	}, filepath.Ext(name))
 }
 
-// bearing returns the containers that bear a mark of ours of their own. One that
-// has it from its image does not: an image that was made of a container of ours,
-// by podman commit, has its labels.
+// bearing returns the containers that bear our mark.
 func (n *Node) bearing(ctx context.Context) ([]host.Object, error) {
 	all, err := n.objectsOf(ctx, units.TargetContainer)
-	if err != nil {
-		return nil, err
-	}
-	marked := slices.DeleteFunc(all, func(o host.Object) bool { return o.Labels[units.MarkLabel] == "" })
-	if len(marked) == 0 {
-		return nil, nil
-	}
-	labels, err := n.Podman.ImageLabels(ctx)
-	return slices.DeleteFunc(marked, func(o host.Object) bool {
-		return labels[o.ImageID][units.MarkLabel] == o.Labels[units.MarkLabel]
-	}), err
+	return slices.DeleteFunc(all, func(o host.Object) bool { return o.Labels[units.MarkLabel] == "" }), err
 }
 
 // unclaimed refuses a first switch on a machine that carries our marks: there was a

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // Podman is the podman command of the machine.
@@ -205,6 +206,8 @@ func (p Podman) RemoveVolume(ctx context.Context, name string) error {
 
 func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
+	// A key on the terminal is for the switch, which goes on to its end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
