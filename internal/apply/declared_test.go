@@ -36,6 +36,14 @@ func (d declaration) with(kind units.Kind, id string) units.Address {
 	return units.Address{Module: d.address.Module, Kind: kind, ID: id}
 }
 
+// volume is the volume that a container of the manifest mounts; "" is none.
+func (m manifest) volume(d declaration) string {
+	if d.get("volume") == "" {
+		return ""
+	}
+	return m[d.with(units.KindVolume, d.get("volume"))].object()
+}
+
 // manifest is what a history has declared so far.
 type manifest map[units.Address]declaration
 

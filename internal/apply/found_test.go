@@ -26,6 +26,11 @@ func newFound() found {
 	}
 }
 
+// none reports whether nothing was found that could be in the way.
+func (f found) none() bool {
+	return len(f.containers)+len(f.networks)+len(f.volumes)+len(f.files)+len(f.units) == 0
+}
+
 // reboot notes that what was found does not run any more, unless it comes by
 // itself.
 func (f found) reboot(h *simulated.Host) {
@@ -66,6 +71,7 @@ func (p *play) happen(words []string) {
 			return
 		}
 		if p.found.files["/etc/systemd/system/"+name] == "" {
+			_ = p.host.Stop(name) // mask --now
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":
@@ -125,6 +131,12 @@ func (p *play) hand(comes bool, kind, name string) {
 		}
 	case "file":
 		p.handFile(comes, name, "found "+name+"\n")
+	case "unit", "quadlet":
+		if _, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service"); comes && active == "active" {
+			return
+		}
+	}
+	switch kind {
 	case "unit":
 		p.handFile(comes, "/etc/systemd/system/"+name, "[Service]\nExecStart=/usr/bin/sleep inf\n")
 		p.define(name)

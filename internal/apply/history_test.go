@@ -51,7 +51,8 @@ type play struct {
 	// stands for one that may be up as well.
 	down  map[string]string
 	found found
-	born  map[string]int // volumes that ever were
+	born  map[string]int    // volumes that ever were
+	owner map[string]string // the address that each container, by its id, runs for
 	boots bool           // what starts is started by a boot or by hand
 	died  bool           // the last switch did
 }
@@ -63,7 +64,7 @@ func newPlay(dir string, seed uint64) *play {
 	h, err := simulated.New(dir, seed)
 	p := &play{
 		host: h, manifest: manifest{}, compiled: map[string]manifest{"": {}}, down: map[string]string{},
-		found: newFound(), born: map[string]int{},
+		found: newFound(), born: map[string]int{}, owner: map[string]string{},
 	}
 	p.must(err)
 	h.OnStart = p.started
@@ -201,6 +202,9 @@ func (p *play) doSwitch(words []string) {
 		cut = cut || w == "cut"
 	}
 	m := p.manifest.sound()
+	if p.known(m) {
+		return
+	}
 	p.compiled[m.digest()] = m
 	p.host.Kill(kill, cut)
 	r := p.run(m)
@@ -208,6 +212,13 @@ func (p *play) doSwitch(words []string) {
 	p.host.Kill(0, false)
 	if died {
 		p.afterDeath(cut)
+		return
+	}
+	if r.recover != nil {
+		if p.found.none() {
+			p.Fatalf("recover: %v", r.recover)
+		}
+		p.always() // it says what is in the way, and waits
 		return
 	}
 	if len(r.prepared.Rejected) > 0 {
@@ -249,7 +260,7 @@ func (p *play) run(m manifest) (r run) {
 		_, r.late = node.Ledger.Unfinished()
 	}
 	if _, r.recover = node.Recover(ctx, options, progress); r.recover != nil {
-		p.Fatalf("recover: %v", r.recover)
+		return r
 	}
 	r.live = map[units.Target]bool{}
 	if node.Ledger != nil {

@@ -37,7 +37,7 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 		if !other.Running || other.Labels[units.MarkLabel] == "" {
 			continue
 		}
-		if other.Labels[units.MarkLabel] == mark {
+		if p.owner[other.ID] == mark {
 			p.Errorf("%s starts beside %s, both are %s", c, other, mark)
 		}
 		for _, v := range c.Volumes {
@@ -46,6 +46,7 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 			}
 		}
 	}
+	p.owner[c.ID] = mark
 	ledger := p.ledger()
 	for _, t := range []units.Target{units.Of(units.TargetContainer, c.Name), units.Of(units.TargetUnit, c.Unit)} {
 		if r, ok := ledger.Record(t); !ok || r.State != state.Live {
@@ -123,7 +124,10 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		}
 	}
 	for _, d := range m.sorted() {
-		if d.address.Kind != units.KindContainer || p.shadowed(d) {
+		if d.address.Kind != units.KindContainer {
+			continue
+		}
+		if p.shadowed(d) {
 			delete(now, d.object())
 			continue
 		}
@@ -133,10 +137,14 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		case up(d) != (there && c.Running):
 			p.Errorf("%s: runs %t, should be %t", d, there && c.Running, up(d))
 		case there && c.Running:
+			p.owner[c.ID] = d.address.String()
 			p.runsAs(m, d, c)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if p.died && !now[name].Running {
+			continue // what a power cut left of it goes with the next switch
+		}
 		p.Errorf("%s is there, and nothing declares it", now[name])
 	}
 }
