@@ -135,8 +135,10 @@ func (d drawer) step() string {
 	case n < 85:
 		return "reboot"
 	case n < 90:
-		return d.pick("stop", "start", "die", "fail", "mask", "unmask") + " " +
-			d.pick("ant", "bat", "m-a", "m-b", "m-net-network") + ".service"
+		if d.IntN(5) == 0 {
+			return d.pick("stop", "start") + " m-net-network.service"
+		}
+		return d.pick("stop", "start", "die", "fail", "mask", "unmask") + " " + d.pick("ant", "bat", "m-a", "m-b") + ".service"
 	case n < 97:
 		return d.pick("hand", "gone") + " " + d.pick("container ant", "container bat", "container m-a", "network nat", "network m-net",
 			"volume vat", "volume m-more", "file /etc/x/one", "file /etc/y/one", "unit ant.service", "unit m-a.service",

@@ -51,8 +51,7 @@ type play struct {
 	// stands for one that may be up as well.
 	down  map[string]string
 	found found
-	born  map[string]int    // volumes that ever were
-	owner map[string]string // the address that each container, by its id, runs for
+	born  map[string]int // volumes that ever were
 	boots bool           // what starts is started by a boot or by hand
 	died  bool           // the last switch did
 }
@@ -64,7 +63,7 @@ func newPlay(dir string, seed uint64) *play {
 	h, err := simulated.New(dir, seed)
 	p := &play{
 		host: h, manifest: manifest{}, compiled: map[string]manifest{"": {}}, down: map[string]string{},
-		found: newFound(), born: map[string]int{}, owner: map[string]string{},
+		found: newFound(), born: map[string]int{},
 	}
 	p.must(err)
 	h.OnStart = p.started

@@ -6,7 +6,7 @@ import "meshgen/units"
 // mended, each by what is declared and what is in force.
 func (p *play) known(m manifest) bool {
 	was := p.inForce()
-	return networkUnitKept(was, m) || volumeChangesHands(was, m)
+	return networkUnitKept(was, m) || volumeChangesHands(was, m) || p.maskedActs(was, m)
 }
 
 // networkUnitKept: a network gets another name for podman, and its unit keeps
@@ -33,6 +33,21 @@ func volumeChangesHands(was, m manifest) bool {
 				was.volume(before) != "" && was.volume(before) == m.volume(now) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// maskedActs: a unit that its owner masked is to run another container or for
+// another resource, and is started all the same.
+func (p *play) maskedActs(was, m manifest) bool {
+	for _, now := range m {
+		if load, _ := p.host.UnitState(now.base() + ".service"); now.address.Kind != units.KindContainer || load != "masked" {
+			continue
+		}
+		before, ok := was[now.address]
+		if !ok || before.base() != now.base() || before.object() != now.object() || was.reach(before) != m.reach(now) {
+			return true
 		}
 	}
 	return false

@@ -33,11 +33,13 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 	if replaced != nil && replaced.Running && replaced.Unit != c.Unit && replaced.Labels[units.MarkLabel] != "" && !p.boots {
 		p.Errorf("%s takes the name of %s, which runs", c, replaced)
 	}
+	ledger := p.ledger()
 	for _, other := range others {
 		if !other.Running || other.Labels[units.MarkLabel] == "" {
 			continue
 		}
-		if p.owner[other.ID] == mark {
+		// One that passed to another address runs on with the label it has.
+		if of, _ := ledger.Record(units.Of(units.TargetUnit, other.Unit)); of.Resource.String() == mark {
 			p.Errorf("%s starts beside %s, both are %s", c, other, mark)
 		}
 		for _, v := range c.Volumes {
@@ -46,8 +48,6 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 			}
 		}
 	}
-	p.owner[c.ID] = mark
-	ledger := p.ledger()
 	for _, t := range []units.Target{units.Of(units.TargetContainer, c.Name), units.Of(units.TargetUnit, c.Unit)} {
 		if r, ok := ledger.Record(t); !ok || r.State != state.Live {
 			p.Errorf("%s runs, and the ledger does not have %s as live", c, t)
@@ -137,7 +137,6 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		case up(d) != (there && c.Running):
 			p.Errorf("%s: runs %t, should be %t", d, there && c.Running, up(d))
 		case there && c.Running:
-			p.owner[c.ID] = d.address.String()
 			p.runsAs(m, d, c)
 		}
 	}
