@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ func TestHistories(t *testing.T) {
 		first = n
 	}
 	t.Logf("%d histories from HISTORIES_SEED=%d on", most, first)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // it is all short-lived
 	dir, broken := memory(t), 0
 	for i := range uint64(most) {
 		h := draw(first + i)

@@ -38,8 +38,7 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 		if !other.Running || other.Labels[units.MarkLabel] == "" {
 			continue
 		}
-		// One that passed to another address runs on with the label it has.
-		if of, _ := ledger.Record(units.Of(units.TargetUnit, other.Unit)); of.Resource.String() == mark {
+		if other.Labels[units.MarkLabel] == mark && !passed(ledger, other) {
 			p.Errorf("%s starts beside %s, both are %s", c, other, mark)
 		}
 		for _, v := range c.Volumes {
@@ -53,6 +52,14 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 			p.Errorf("%s runs, and the ledger does not have %s as live", c, t)
 		}
 	}
+}
+
+// passed reports whether a container passed to another address with all that it
+// is: it runs on with the label that it has.
+func passed(ledger *state.Ledger, c simulated.Container) bool {
+	unit, _ := ledger.Record(units.Of(units.TargetUnit, c.Unit))
+	object, _ := ledger.Record(units.Of(units.TargetContainer, c.Name))
+	return unit.Resource == object.Resource && unit.Resource.String() != c.Labels[units.MarkLabel]
 }
 
 // ledger reads the ledger as it lies on the disk.
