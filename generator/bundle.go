@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -33,8 +34,11 @@ func FormatUnits(units []Given) []byte {
 	return []byte(b.String())
 }
 
-// ReadUnits reads the units of a generation. With an error come those before the
-// place where the file is not as it should be.
+// ErrUnits says that a file of units is not as it was written.
+var ErrUnits = errors.New("damaged")
+
+// ReadUnits reads the units of a generation. With an [ErrUnits] come those before
+// the place where the file is not as it should be.
 func ReadUnits(path string) ([]Given, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // of a generation
 	if err != nil {
@@ -45,11 +49,11 @@ func ReadUnits(path string) ([]Given, error) {
 		head, body, _ := strings.Cut(rest, "\n")
 		words := strings.Fields(head)
 		if len(words) < 2 {
-			return units, fmt.Errorf("%s: %q is not the head of a unit", path, head)
+			return units, fmt.Errorf("%s: %w: %q is not the head of a unit", path, ErrUnits, head)
 		}
 		size, err := strconv.Atoi(words[1])
 		if err != nil || size < 0 || size >= len(body) || body[size] != '\n' {
-			return units, fmt.Errorf("%s: %s: its length is wrong", path, words[0])
+			return units, fmt.Errorf("%s: %w: %s: its length is wrong", path, ErrUnits, words[0])
 		}
 		units = append(units, Given{Name: words[0], Links: words[2:], Text: body[:size]})
 		rest = body[size+1:]

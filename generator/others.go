@@ -29,6 +29,37 @@ func Definition(root, service string) string {
 	return others(root)[service]
 }
 
+// Definitions returns, of units, those that other definitions on the machine make
+// or change into something else: each with the path that does. It reads each
+// directory once.
+func Definitions(root string, names []string) map[string]string {
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name] = true
+	}
+	found := map[string]string{}
+	for _, dir := range unitDirs {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			continue // what cannot be read defines nothing
+		}
+		for _, e := range entries {
+			if !wanted[e.Name()] || found[e.Name()] != "" {
+				continue
+			}
+			if path := definition(root, e.Name()); path != "" {
+				found[e.Name()] = path
+			}
+		}
+	}
+	for service, path := range others(root) {
+		if wanted[service] && found[service] == "" {
+			found[service] = path
+		}
+	}
+	return found
+}
+
 func definition(root, service string) string {
 	for _, dir := range unitDirs {
 		path := filepath.Join(root, dir, service)

@@ -31,7 +31,8 @@ const (
 	// FencesFile has a line for each unit with predecessors: its name, then
 	// theirs.
 	FencesFile = "out/fences"
-	// ConvertedFile is there where a converter made out/normal.
+	// ConvertedFile is there where a converter made units of the Quadlets. What
+	// needs no converter is given either way.
 	ConvertedFile = "out/converted"
 )
 
@@ -110,17 +111,19 @@ func (r *replay) errors() error { return errors.Join(r.faults...) }
 
 // whole hands over a generation with its enablement.
 func (r *replay) whole(n int) {
+	r.enablement(r.names(n))
 	dir := r.layout.Generation(n)
 	if _, err := os.Lstat(filepath.Join(dir, ConvertedFile)); errors.Is(err, os.ErrNotExist) {
 		r.convert(dir)
-		return
 	}
-	r.enablement(r.names(n))
 }
 
 // convert runs the machine's converter, for a generation that was made where
 // there was none.
 func (r *replay) convert(dir string) {
+	if _, err := os.Lstat(filepath.Join(dir, "quadlet")); errors.Is(err, os.ErrNotExist) {
+		return // nothing to convert
+	}
 	c, ok := FindConverter(r.layout.Root)
 	if !ok {
 		r.fault(fmt.Errorf("%s: not converted, and there is no quadlet on this machine", dir))

@@ -298,7 +298,7 @@ func TestReplayOfBrokenState(t *testing.T) {
 	t.Run("current leads to a generation that is gone", func(t *testing.T) {
 		m := newMachine(t)
 		m.link("generations/7", "etc/meshgen/current")
-		m.wantFault("generations/7: not converted, and there is no quadlet on this machine")
+		m.wantFault("generations/7/out/units: no such file or directory")
 	})
 	t.Run("a generation without its units", func(t *testing.T) {
 		m := newMachine(t)
@@ -320,12 +320,33 @@ func TestReplayOfBrokenState(t *testing.T) {
 	})
 	t.Run("no converter for what was not converted", func(t *testing.T) {
 		m := newMachine(t)
-		if err := state.WriteGeneration(m.layout, state.Generation{Number: 1}, state.Tree{}, 0); err != nil {
-			t.Fatal(err)
-		}
-		m.current(1)
-		m.wantFault("generations/1: not converted, and there is no quadlet on this machine")
+		m.unconverted("a.container")
+		m.wantFault("generations/1: not converted, and there is no quadlet on this machine",
+			"normal/b.service -> 1/out/normal/b.service", "normal/multi-user.target.wants/b.service -> ../b.service")
 	})
+}
+
+// unconverted puts generation 1 in force, which no converter has seen, with these
+// Quadlets and a plain unit, b.service.
+func (m machine) unconverted(quadlets ...string) {
+	m.Helper()
+	tree := state.Tree{Files: map[string][]byte{UnitsFile: FormatUnits([]Given{
+		{"b.service", []string{"multi-user.target.wants/b.service"}, "[Service]\nExecStart=/bin/b\n# 1"},
+	})}}
+	for _, name := range quadlets {
+		tree.Files["quadlet/"+name] = []byte("[Container]\nImage=localhost/x\n")
+	}
+	if err := state.WriteGeneration(m.layout, state.Generation{Number: 1}, tree, 0); err != nil {
+		m.Fatal(err)
+	}
+	m.current(1)
+}
+
+// Plain units need no converter: with nothing else there, none is missed.
+func TestReplayOfPlainUnitsNeedsNoConverter(t *testing.T) {
+	m := newMachine(t)
+	m.unconverted()
+	m.wantGiven("normal/b.service -> 1/out/normal/b.service", "normal/multi-user.target.wants/b.service -> ../b.service")
 }
 
 func TestReplayGoesOnAfterAFault(t *testing.T) {

@@ -67,7 +67,7 @@ type reservation struct{ dir, reason string }
 func reserved() []reservation {
 	const (
 		own  = "it is meshgen's own"
-		unit = "systemd is given units by way of the generator: declare a container, volume or network"
+		unit = "systemd is given units by way of the generator: declare a container, volume, network or unit"
 		live = "it is the kernel's, and holds no files that last"
 	)
 	return []reservation{
@@ -152,7 +152,8 @@ func cause(err error) error {
 	return err
 }
 
-// notifications returns what the module's containers do when the file changes.
+// notifications returns what the module's containers and units do when the file
+// changes, all as if they were containers: the resolver knows better.
 func (l *loader) notifications(d *declared, all fields) []units.Notification {
 	f, ok := all.get("notify")
 	if !ok {

@@ -36,6 +36,8 @@ type Options struct {
 type Manifest struct {
 	Node      Node
 	Resources []units.Resource // by address
+	// Moved leads from former addresses to those of today.
+	Moved units.Moves
 }
 
 // Node is what the manifest says of the node itself.
@@ -111,11 +113,12 @@ func (l *loader) manifest(root cue.Value, o Options) Manifest {
 	slices.SortFunc(d.all, func(a, b *declared) int { return a.Address.Compare(b.Address) })
 	l.resolve(&d)
 	l.owners(d.all)
+	moved := l.moved(top, &d)
 	resources := make([]units.Resource, len(d.all))
 	for i, r := range d.all {
 		resources[i] = r.Resource
 	}
-	return Manifest{Node: node, Resources: resources}
+	return Manifest{Node: node, Resources: resources, Moved: moved}
 }
 
 // node returns the node that the manifest is read for.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,10 +143,14 @@ func dump(m Manifest) string {
 		b.WriteString(", adopted")
 	}
 	b.WriteString("\n")
+	dumpMoves(&b, m.Moved)
 	for _, r := range m.Resources {
 		fmt.Fprintf(&b, "\n%s at %s\n", r.Address, r.Position)
 		if r.Name != "" {
 			fmt.Fprintf(&b, "name %s\n", r.Name)
+		}
+		for _, transition := range slices.Sorted(maps.Keys(r.Policy)) {
+			fmt.Fprintf(&b, "%s: %s\n", transition, r.Policy[transition])
 		}
 		for _, a := range r.Uses {
 			fmt.Fprintf(&b, "uses %s\n", a)
@@ -164,6 +170,15 @@ func dump(m Manifest) string {
 		}
 	}
 	return b.String()
+}
+
+func dumpMoves(b *strings.Builder, m units.Moves) {
+	for _, from := range slices.SortedFunc(maps.Keys(m.Resources), units.Address.Compare) {
+		fmt.Fprintf(b, "moved %s, which is %s\n", from, m.Now(from))
+	}
+	for _, from := range slices.Sorted(maps.Keys(m.Modules)) {
+		fmt.Fprintf(b, "moved module %s to %s\n", from, m.Modules[from])
+	}
 }
 
 func dumpEntries(b *strings.Builder, entries []units.Entry) {

@@ -46,8 +46,11 @@ func (l *loader) oneOwnerEach(all []*declared) {
 
 // namesOf returns the targets that are not ports, and the Quadlet file.
 func namesOf(d *declared) []units.Target {
-	if d.File != nil {
+	switch {
+	case d.File != nil:
 		return []units.Target{units.Of(units.TargetFile, d.File.Path)}
+	case d.Address.Kind == units.KindUnit:
+		return []units.Target{units.Of(units.TargetUnit, units.Unit(d.Resource))}
 	}
 	return []units.Target{
 		units.Object(d.Resource),
@@ -101,7 +104,8 @@ func (l *loader) portOwners(all []*declared, ports map[*declared][]portHolder) {
 		for _, h := range ports[d] {
 			k := key{h.port.Protocol, h.port.Number}
 			for _, other := range holders[k] {
-				if other.port.Overlaps(h.port) {
+				// A socket may listen on one port of two families.
+				if other.port.Overlaps(h.port) && (other.declared != d || d.Address.Kind != units.KindUnit) {
 					l.twice(string(h.port.Target()), other.declared, h.declared, other.place(), h.place())
 					break
 				}
@@ -130,6 +134,22 @@ func (l *loader) ports(d *declared) []portHolder {
 				at, _ := l.valuePlace(d, "Container", "PublishPort", i)
 				return at
 			}})
+		}
+	}
+	for _, key := range units.ListenKeys() {
+		for i, v := range d.Values("Socket", key) {
+			place := func() (units.Position, path) { return l.valuePlace(d, "Socket", key, i) }
+			p, ok, err := units.ParseListen(v, units.ListenProtocol(d.Resource, key))
+			switch {
+			case err != nil:
+				at, p := place()
+				l.fault(at, p, err.Error(), `want a port, an address with one, a path, or a name that begins with "@"`)
+			case ok:
+				holders = append(holders, portHolder{d, p, func() units.Position {
+					at, _ := place()
+					return at
+				}})
+			}
 		}
 	}
 	return holders

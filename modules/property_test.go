@@ -25,11 +25,10 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		var fields []string
 		for i, k := range rapid.SliceOfN(rapid.SampledFrom(keys), 1, 12).Draw(t, "keys") {
 			// A name belongs to one resource, and every declaration has an image.
-			if k.key == "ServiceName" || k.key == k.section+"Name" || k.key == "Image" || k.key == "Rootfs" {
+			if k.key == "ServiceName" || k.key == k.section+"Name" || k.isNeeded() {
 				continue
 			}
-			r := s.shapeOf(s.shapeOf(s.definition("#" + ownSection(k.kind))).fields[k.section]).fields[k.key]
-			fields = append(fields, k.declaration(fmt.Sprintf("r%d", i%3), k.example(r)))
+			fields = append(fields, k.declaration(fmt.Sprintf("r%d", i%3), k.example(k.rule(s))))
 		}
 		one := answerTo(t, dir, fields)
 		other := answerTo(t, dir, rapid.Permutation(fields).Draw(t, "order"))

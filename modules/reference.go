@@ -23,6 +23,15 @@ func (l *loader) resolve(d *declarations) {
 		for _, key := range dependencies() {
 			x.rewrite("Unit", key, x.units)
 		}
+		x.enablement()
+		for _, section := range []string{"Service", "Socket", "Mount", "Swap"} {
+			x.rewrite(section, "Slice", x.units)
+		}
+		x.rewrite("Service", "Sockets", x.units)
+		x.rewrite("Timer", "Unit", x.units)
+		x.rewrite("Path", "Unit", x.units)
+		x.rewrite("Socket", "Service", x.units)
+		x.triggers()
 		x.notifications()
 		slices.SortFunc(r.Uses, units.Address.Compare)
 		r.Uses = slices.Compact(r.Uses)
@@ -36,6 +45,15 @@ func dependencies() []string {
 		"PropagatesReloadTo", "PropagatesStopTo", "ReloadPropagatedFrom", "Requires", "Requisite",
 		"StopPropagatedFrom", "Upholds", "Wants",
 	}
+}
+
+// enablement resolves the units that want this one. It does not use them.
+func (x *resolver) enablement() {
+	uses := x.from.Uses
+	for _, key := range []string{"WantedBy", "RequiredBy", "UpheldBy"} {
+		x.rewrite("Install", key, x.units)
+	}
+	x.from.Uses = uses
 }
 
 // A resolver resolves the references of one resource.
@@ -264,25 +282,44 @@ func (x *resolver) unit(word string) string {
 	return units.Unit(r.Resource)
 }
 
-// notifications faults those that no container can obey.
+// notifications faults those that nothing can obey, and tells units from
+// containers.
 func (x *resolver) notifications() {
 	if x.from.File == nil {
 		return
 	}
 	notify := x.from.path.to("notify")
-	for _, n := range x.from.File.Notify {
+	for i, n := range x.from.File.Notify {
 		p := notify.to(n.Resource.ID)
 		x.at = func() (units.Position, path) { return x.placeBelow(x.from, "notify", n.Resource.ID), p }
 		r, ok := x.declarations.byAddress[n.Resource]
+		plain := n.Resource
+		plain.Kind = units.KindUnit
+		if unit, also := x.declarations.byAddress[plain]; also {
+			if ok {
+				at, _ := x.at()
+				x.fault(at, p, fmt.Sprintf("%q is a container and a unit", n.Resource.ID), "want another id for one of them")
+			}
+			r, ok = unit, true
+			x.from.File.Notify[i].Resource = plain
+		}
 		switch {
 		case !ok:
-			x.dangling(units.KindContainer, n.Resource.ID)
+			x.dangling(notified(n.Resource.ID), n.Resource.ID)
 		case n.Action == "reload" && r.sound && !reloads(r):
 			at, _ := x.at()
-			x.fault(at, p, fmt.Sprintf("%s does not know how to reload", n.Resource),
+			x.fault(at, p, fmt.Sprintf("%s does not know how to reload", r.Address),
 				`want Service: ExecReload there, or "restart" here`)
 		}
 	}
+}
+
+// notified returns the kind that an id is most likely meant to be of.
+func notified(id string) units.Kind {
+	if isUnitType(unitType(id)) {
+		return units.KindUnit
+	}
+	return units.KindContainer
 }
 
 func reloads(r *declared) bool {

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,54 +26,102 @@ type declarations struct {
 	all       []*declared
 	byAddress map[units.Address]*declared
 	byFile    map[string]*declared // by the name of the Quadlet file
+	byUnit    map[string]*declared // by the name of the unit
 }
 
 func (d *declarations) add(r *declared) {
 	if d.byAddress == nil {
-		d.byAddress, d.byFile = map[units.Address]*declared{}, map[string]*declared{}
+		d.byAddress, d.byFile, d.byUnit = map[units.Address]*declared{}, map[string]*declared{}, map[string]*declared{}
 	}
 	d.all = append(d.all, r)
 	d.byAddress[r.Address] = r
 	if file := units.QuadletFile(r.Resource); file != "" && d.byFile[file] == nil {
 		d.byFile[file] = r
 	}
+	if unit := units.Unit(r.Resource); unit != "" && d.byUnit[unit] == nil {
+		d.byUnit[unit] = r
+	}
 }
 
 // declare adds what a module declares.
 func (l *loader) declare(d *declarations, m field) {
-	for _, kind := range l.fields(m.value, m.rule, m.path) {
+	all := l.fields(m.value, m.rule, m.path)
+	policy := l.policy(all)
+	for _, kind := range all {
+		if kind.name == policyField {
+			continue
+		}
 		for _, r := range l.fields(kind.value, kind.rule, kind.path) {
-			d.add(l.resource(units.Address{Module: m.name, Kind: kindOf(kind.name), ID: r.name}, r))
+			d.add(l.resource(units.Address{Module: m.name, Kind: kindOf(kind.name), ID: r.name}, r, policy))
 		}
 	}
+}
+
+// policyField is the field of a module that declares nothing.
+const policyField = "policy"
+
+// policy returns the settings of a module or a resource.
+func (l *loader) policy(all fields) map[string]string {
+	settings := map[string]string{}
+	f, ok := all.get(policyField)
+	if !ok {
+		return settings
+	}
+	for _, s := range l.fields(f.value, f.rule, f.path) {
+		if !l.accepts(s) {
+			continue
+		}
+		if text, err := resolved(s.value).String(); err == nil {
+			settings[s.name] = text
+		}
+	}
+	return settings
+}
+
+// policyOf returns what counts for a resource: its own word, then the module's.
+func policyOf(kind units.Kind, module, own map[string]string) map[string]string {
+	settings := maps.Clone(module)
+	if settings["rename"] == "migrate" && kind != units.KindVolume {
+		settings["rename"] = "follow" // it holds no data that would have to move
+	}
+	maps.Copy(settings, own)
+	if len(settings) == 0 {
+		return nil
+	}
+	return settings
 }
 
 // kindOf returns the kind that a field of a module declares.
 func kindOf(plural string) units.Kind { return units.Kind(strings.TrimSuffix(plural, "s")) }
 
-func (l *loader) resource(a units.Address, f field) *declared {
+// resource completes a resource of a module that has a policy.
+func (l *loader) resource(a units.Address, f field, policy map[string]string) *declared {
 	before := len(l.faults)
 	d := &declared{path: f.path, value: f.value}
 	d.Address = a
 	d.Position = l.label(f.value, f.path)
 	all := l.fields(f.value, f.rule, f.path)
-	if a.Kind == units.KindFile {
+	d.Policy = policyOf(a.Kind, policy, l.policy(all))
+	switch a.Kind {
+	case units.KindFile:
 		l.file(d, all)
-	} else {
-		l.unit(d, all)
+	case units.KindUnit:
+		l.plain(d, all)
+	case units.KindContainer, units.KindVolume, units.KindNetwork:
+		l.quadlet(d, all)
 	}
 	d.sound = len(l.faults) == before && resolved(f.value).Kind() == cue.StructKind
 	return d
 }
 
-// unit completes a resource that becomes a Quadlet file.
-func (l *loader) unit(d *declared, all fields) {
+// quadlet completes a resource that becomes a Quadlet file.
+func (l *loader) quadlet(d *declared, all fields) {
 	d.Name = strings.ReplaceAll(d.Address.Module+"-"+d.Address.ID, ".", "-")
 	if name, ok := l.text(all, "name"); ok {
 		d.Name = name
 	}
 	own := ownSection(d.Address.Kind)
-	for _, name := range []string{"Unit", own, "Quadlet", "Service", "Install"} {
+	for _, name := range quadletSections(d.Address.Kind) {
 		var entries []units.Entry
 		f, ok := all.get(name)
 		if ok {
@@ -106,6 +155,12 @@ func (l *loader) unit(d *declared, all fields) {
 
 // ownSection returns the section that Quadlet reads for a kind.
 func ownSection(k units.Kind) string { return strings.ToUpper(string(k[:1])) + string(k[1:]) }
+
+// quadletSections returns the sections of a Quadlet file of that kind, in the
+// order in which they are written.
+func quadletSections(k units.Kind) []string {
+	return []string{"Unit", ownSection(k), "Quadlet", "Service", "Install"}
+}
 
 // withObjectName sees to it that podman's object has the resource's name,
 // where the owner gave it none; Quadlet would call it systemd-NAME.

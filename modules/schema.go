@@ -16,7 +16,7 @@ var schemaFiles embed.FS
 
 // schemaNames are the files of the schema, in the order of their names.
 func schemaNames() []string {
-	return []string{"schema/manifest.cue", "schema/quadlet.cue", "schema/systemd.cue"}
+	return []string{"schema/manifest.cue", "schema/quadlet.cue", "schema/systemd.cue", "schema/unit.cue"}
 }
 
 // A schema is the embedded one, compiled. The manifest is unified with it

@@ -18,24 +18,52 @@ import (
 // keyed is a key of a section and a resource that says it.
 type keyed struct {
 	kind         units.Kind
+	suffix       string // of the id of a plain unit: ".timer"
 	section, key string
+}
+
+// unitTypes are the types of plain units, each with what systemd wants in it.
+func unitTypes() map[string]string {
+	return map[string]string{
+		".service":   `Service: ExecStart: "/bin/true"`,
+		".timer":     `Timer: OnBootSec: 1`,
+		".socket":    `Socket: ListenFIFO: "/run/fifo"`,
+		".path":      `Path: PathExists: "/srv"`,
+		".target":    ``,
+		".mount":     `Mount: {What: "/dev/vda", Where: "/srv/ID"}`,
+		".automount": `Automount: Where: "/srv/ID"`,
+		".swap":      `Swap: What: "/srv/ID"`,
+		".slice":     ``,
+	}
 }
 
 func everyKey(s *schema) []keyed {
 	var all []keyed
-	for _, kind := range []units.Kind{units.KindContainer, units.KindVolume, units.KindNetwork} {
-		own := ownSection(kind)
-		sections := s.shapeOf(s.definition("#" + own)).fields
-		for _, section := range []string{"Unit", own, "Quadlet", "Service", "Install"} {
-			for _, key := range slices.Sorted(maps.Keys(s.shapeOf(sections[section]).fields)) {
-				if section == "Install" && key == "Alias" {
-					continue // refused, with a reason of its own
+	add := func(k keyed, sections map[string]*rule, names []string) {
+		for _, section := range names {
+			k.section = section
+			for _, k.key = range slices.Sorted(maps.Keys(s.shapeOf(sections[section]).fields)) {
+				if k.section != "Install" || k.key != "Alias" && (k.suffix == "" || k.key != "Also" && k.key != "DefaultInstance") {
+					all = append(all, k) // the others are refused, with a reason of their own
 				}
-				all = append(all, keyed{kind, section, key})
 			}
 		}
 	}
+	for _, kind := range []units.Kind{units.KindContainer, units.KindVolume, units.KindNetwork} {
+		add(keyed{kind: kind}, s.shapeOf(s.definition("#"+ownSection(kind))).fields, quadletSections(kind))
+	}
+	for _, suffix := range slices.Sorted(maps.Keys(unitTypes())) {
+		add(keyed{kind: units.KindUnit, suffix: suffix}, s.shapeOf(s.definition("#PlainUnit")).fields, plainSections(suffix))
+	}
 	return all
+}
+
+func (k keyed) rule(s *schema) *rule {
+	definition := "#PlainUnit"
+	if k.kind != units.KindUnit {
+		definition = "#" + ownSection(k.kind)
+	}
+	return s.shapeOf(s.shapeOf(s.definition(definition)).fields[k.section]).fields[k.key]
 }
 
 // example returns a value, in CUE, that the key takes.
@@ -52,6 +80,12 @@ func (k keyed) example(r *rule) string {
 	case "Container.ContainerName", "Container.ServiceName", "Volume.VolumeName", "Volume.ServiceName",
 		"Network.NetworkName", "Network.ServiceName":
 		return `"name-of-its-own"`
+	case "Mount.Where", "Automount.Where", "Swap.What":
+		return `"/srv/name-of-its-own"`
+	case "Install.WantedBy", "Install.RequiredBy", "Install.UpheldBy":
+		return `["one.target two.service", "three.target"]`
+	case "Socket.ListenStream", "Socket.ListenDatagram":
+		return `["/run/socket", "@socket"]`
 	}
 	return map[string]string{
 		"#Switch":       "true",
@@ -67,11 +101,35 @@ func (k keyed) example(r *rule) string {
 
 // declaration returns a resource, in CUE, that has the key.
 func (k keyed) declaration(id, example string) string {
-	image := ""
-	if k.kind == units.KindContainer && k.key != "Image" && k.key != "Rootfs" {
-		image = `Container: Image: "web"` + "\n"
+	if k.kind == units.KindUnit {
+		id = "plain-" + id
 	}
-	return fmt.Sprintf("modules: m: %ss: %q: {\n%s%s: %q: %s\n}\n", k.kind, id, image, k.section, k.key, example)
+	needed := strings.ReplaceAll(unitTypes()[k.suffix], "ID", id)
+	if k.kind == units.KindContainer {
+		needed = `Container: Image: "web"`
+	}
+	switch {
+	case k.suffix == ".mount" && k.key == "Where":
+		needed = `Mount: What: "/dev/vda"`
+	case k.suffix == ".mount" && k.key == "What":
+		needed = fmt.Sprintf("Mount: Where: %q", "/srv/"+id)
+	case k.isNeeded():
+		needed = ""
+	}
+	return fmt.Sprintf("modules: m: %ss: %q: {\n%s\n%s: %q: %s\n}\n", k.kind, id+k.suffix, needed, k.section, k.key, example)
+}
+
+// isNeeded reports whether the key is one that declaration gives a resource
+// anyway.
+func (k keyed) isNeeded() bool {
+	switch k.section + "." + k.key {
+	case "Container.Image", "Container.Rootfs", "Timer.OnBootSec", "Socket.ListenFIFO", "Path.PathExists",
+		"Mount.What", "Mount.Where", "Automount.Where", "Swap.What":
+		return true
+	case "Service.ExecStart":
+		return k.kind == units.KindUnit
+	}
+	return false
 }
 
 func TestEveryKeyIsAccepted(t *testing.T) {
@@ -79,7 +137,7 @@ func TestEveryKeyIsAccepted(t *testing.T) {
 	var b strings.Builder
 	all := everyKey(s)
 	for i, k := range all {
-		r := s.shapeOf(s.shapeOf(s.definition("#" + ownSection(k.kind))).fields[k.section]).fields[k.key]
+		r := k.rule(s)
 		example := k.example(r)
 		if example == "" {
 			t.Fatalf("[%s] %s: no example for %s", k.section, k.key, r.name)
@@ -95,7 +153,11 @@ func TestEveryKeyIsAccepted(t *testing.T) {
 		t.Fatalf("got %d resources, want %d", len(m.Resources), len(all))
 	}
 	for i, k := range all {
-		a := units.Address{Module: "m", Kind: k.kind, ID: fmt.Sprintf("r%d", i)}
+		id := fmt.Sprintf("r%d", i)
+		if k.kind == units.KindUnit {
+			id = "plain-" + id + k.suffix
+		}
+		a := units.Address{Module: "m", Kind: k.kind, ID: id}
 		n := slices.IndexFunc(m.Resources, func(r units.Resource) bool { return r.Address == a })
 		if n < 0 || len(m.Resources[n].Values(k.section, k.key)) == 0 {
 			t.Errorf("%s: [%s] %s did not come through", a, k.section, k.key)
@@ -116,8 +178,9 @@ func manifestOf(t testing.TB, text string) string {
 // faults that no schema finds.
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
-		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "value-text",
+		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
+		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "unit-ports", "value-text",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")

@@ -9,6 +9,8 @@ import (
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/errors"
+
+	"meshgen/units"
 )
 
 // A path is where a field stands: modules, forge, containers, server.
@@ -115,25 +117,38 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 // sectionOf returns the section of a unit that has the key, where the one it
 // was written to does not; r is the rule of the struct that it was written to.
 func (l *loader) sectionOf(f field, r *rule) string {
-	own := ""
-	switch r.name {
-	case "#Container", "#Volume", "#Network":
-		own = r.name[1:]
-	case "#ContainerKeys", "#VolumeKeys", "#NetworkKeys":
-		own = strings.TrimSuffix(r.name[1:], "Keys")
-	case "#Unit", "#Quadlet", "#Service", "#Install":
-		// modules, forge, containers, server, Service, KEY
-		own = ownSection(kindOf(f.path[len(f.path)-4]))
-	default:
+	// modules, forge, containers, server, KEY; or with the section before KEY
+	at := len(f.path) - 3
+	if !l.isResource(r.name) {
+		at--
+	}
+	if at < 0 || r.name == "#Policy" || r.name == "#VolumePolicy" {
 		return ""
 	}
-	sections := l.schema.shapeOf(l.schema.definition("#" + own)).fields
-	for _, section := range []string{own, "Service", "Unit", "Install", "Quadlet"} {
-		if _, ok := l.schema.shapeOf(sections[section]).fields[f.name]; ok {
+	kind, sections, definition := kindOf(f.path[at]), []string(nil), ""
+	switch kind {
+	case units.KindContainer, units.KindVolume, units.KindNetwork:
+		definition, sections = "#"+ownSection(kind), quadletSections(kind)
+	case units.KindUnit:
+		definition, sections = "#PlainUnit", plainSections(f.path[at+1])
+	case units.KindFile:
+	}
+	rules := l.schema.shapeOf(l.schema.definition(definition)).fields
+	for _, section := range sections {
+		if _, ok := l.schema.shapeOf(rules[section]).fields[f.name]; ok {
 			return section
 		}
 	}
 	return ""
+}
+
+// isResource reports whether a definition of the schema is that of a resource.
+func (l *loader) isResource(definition string) bool {
+	switch definition {
+	case "#Container", "#Volume", "#Network", "#PlainUnit", "#File":
+		return true
+	}
+	return false
 }
 
 // accepts reports whether a value is concrete and what the rule wants, and

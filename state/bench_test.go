@@ -101,6 +101,28 @@ func BenchmarkOpenLedger(b *testing.B) {
 	}
 }
 
+// BenchmarkOpenCompacted reads what BenchmarkOpenLedger reads, compacted.
+func BenchmarkOpenCompacted(b *testing.B) {
+	l := NewLayout(b.TempDir(), "")
+	ledger, err := CreateLedger(l, "0123456789abcdef0123456789abcdef")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, _, events := node(1000)
+	if err := ledger.Append(events...); err != nil {
+		b.Fatal(err)
+	}
+	if err := ledger.Compact(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(ledger.size), "file-bytes")
+	for b.Loop() {
+		if _, err := OpenLedger(l, ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkLive(b *testing.B) {
 	l := NewLayout(b.TempDir(), "")
 	ledger, err := CreateLedger(l, "0123456789abcdef0123456789abcdef")

@@ -17,6 +17,12 @@ type Observed struct {
 	// Taken are the declared targets that exist and that the ledger does not
 	// have as ours, with what holds each, in words.
 	Taken map[units.Target]string
+	// Overridden are the units of ours that other hands keep systemd from
+	// running as they are declared, with how, in words.
+	Overridden map[units.Target]string
+	// Damaged are the units of the generation in force that are no longer as
+	// they were written.
+	Damaged map[units.Target]bool
 }
 
 // FileState is a config file as it lies on the machine.
@@ -58,6 +64,7 @@ type comparison struct {
 	of       map[units.Address][]Record
 	position map[units.Address]units.Position
 	unit     map[units.Address]Unit
+	first    map[units.Target]units.Address // of declared resources, by the target each is best known by
 	// transferred are the addresses whose first name a resource at another
 	// address has now.
 	transferred map[units.Address]bool
@@ -67,8 +74,10 @@ type comparison struct {
 func (c *comparison) declare(desired Generation) {
 	c.position = make(map[units.Address]units.Position, len(desired.Resources))
 	c.unit = make(map[units.Address]Unit, len(desired.Units))
+	c.first = make(map[units.Target]units.Address, len(desired.Resources))
 	for _, r := range desired.Resources {
 		c.position[r.Address] = r.Position
+		c.first[units.Targets(r)[0]] = r.Address
 	}
 	for _, u := range desired.Units {
 		c.unit[u.Resource] = u
@@ -90,11 +99,13 @@ func (c *comparison) resource(r units.Resource) {
 	}
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
+	c.drifted(r.Address, first)
+	c.moved(r.Address, first)
 	switch {
 	case ours && record.Resource == r.Address:
 	case c.named(r.Address): // and this name is new to it
 	case ours && record.State == Live && c.declaredNowhere(record.Resource):
-		c.add(Transition{Kind: Transfer, Resource: r.Address, From: first, To: first, Reason: "was " + record.Resource.String()})
+		c.add(c.transfer(r.Address, targets))
 		c.transferred[record.Resource] = true
 		former = record.Resource
 	default:
@@ -115,6 +126,58 @@ func (c *comparison) resource(r units.Resource) {
 	if ours && !renamed && changed {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
 	}
+}
+
+// drifted tells what other hands did to a unit that is declared and ours.
+func (c *comparison) drifted(a units.Address, t units.Target) {
+	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+		return
+	}
+	if how := c.seen.Overridden[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: how})
+	}
+	if c.seen.Damaged[t] {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: "its definition was changed by other hands"})
+	}
+}
+
+// moved tells from where the manifest says that the resource came, while the
+// ledger has it there.
+func (c *comparison) moved(a units.Address, first units.Target) {
+	for _, r := range c.of[a] {
+		if r.Recorded != (units.Address{}) && r.Target.Kind() == first.Kind() {
+			c.add(Transition{Kind: Transfer, Resource: a, From: r.Target, To: first, Reason: "moved from " + r.Recorded.String()})
+			return
+		}
+	}
+}
+
+// transfer tells which resources, no longer declared, have the names that are to
+// be this one's.
+func (c *comparison) transfer(a units.Address, targets []units.Target) Transition {
+	var formers []units.Address
+	var words []string
+	for _, t := range targets {
+		r, ours := c.live[t]
+		if ours && t.Kind() != units.TargetPort && c.mayBe(r.Resource, a) && !slices.Contains(formers, r.Resource) {
+			formers = append(formers, r.Resource)
+			words = append(words, r.Resource.String())
+		}
+	}
+	t := Transition{Kind: Transfer, Resource: a, From: targets[0], To: targets[0], Reason: "was " + strings.Join(words, " or ")}
+	if len(formers) > 1 {
+		t.Candidates = formers
+	}
+	return t
+}
+
+// mayBe reports whether a resource that is no longer declared may be the declared
+// one at address a: whether no other has its name.
+func (c *comparison) mayBe(former, a units.Address) bool {
+	return c.declaredNowhere(former) && !slices.ContainsFunc(c.of[former], func(r Record) bool {
+		by, declared := c.first[r.Target]
+		return declared && by != a
+	})
 }
 
 func (c *comparison) declaredNowhere(a units.Address) bool {
@@ -201,7 +264,7 @@ func bestKnown(k units.Kind) string {
 		return units.TargetFile
 	case units.KindVolume:
 		return units.TargetVolume
-	case units.KindContainer, units.KindNetwork:
+	case units.KindContainer, units.KindNetwork, units.KindUnit:
 	}
 	return units.TargetUnit
 }

@@ -327,7 +327,7 @@ func expected(old, now items) []string {
 		was, had := old[text]
 		for holder, o := range left {
 			if !had && first(holder, o) == first(text, i) {
-				lines = append(lines, line(Transfer, text, first(text, i), first(text, i), "was "+holder))
+				lines = append(lines, line(Transfer, text, first(text, i), first(text, i), "was "+holder+other(left, now, holder, text, i)))
 				was, had = o, true
 				delete(left, holder)
 				break
@@ -359,6 +359,24 @@ func expected(old, now items) []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// other returns the resource besides holder that the one at text may have been:
+// that whose object it has, and whose name nobody has.
+func other(left, now items, holder, text string, i item) string {
+	kind := strings.Split(text, "/")[1]
+	for former, o := range left {
+		if former == holder || strings.Split(former, "/")[1] != kind || kind == "file" || o.object != i.object {
+			continue
+		}
+		for taker, n := range now {
+			if strings.Split(taker, "/")[1] == kind && n.name == o.name {
+				return ""
+			}
+		}
+		return " or " + former
+	}
+	return ""
 }
 
 func TestCompareFindsWhatTheModelFinds(t *testing.T) {

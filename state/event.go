@@ -2,7 +2,9 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"meshgen/units"
 )
@@ -26,12 +28,22 @@ const (
 	// EventHold leaves a target where it is, to be neither written nor
 	// removed any more.
 	EventHold EventKind = "hold"
+	// EventFind says that something is on the machine which is not ours: what
+	// it is in Why and, where it has one, its id or content in Digest. A target
+	// that is live or held cannot be found.
+	EventFind EventKind = "find"
+	// EventForget lets a live or held target go at its owner's word, without
+	// proof of its absence: what is there is the owner's from now on.
+	EventForget EventKind = "forget"
 	// EventRetire says that the target's absence was seen.
 	EventRetire EventKind = "retire"
 	// EventEnd closes the switch to Generation with a Result.
 	EventEnd EventKind = "end"
 	// EventBind ties a ledger that was made away from its machine to it.
 	EventBind EventKind = "bind"
+	// EventRecord is all that was known of a target when the log was
+	// compacted. [Ledger.Compact] alone writes it.
+	EventRecord EventKind = "record"
 )
 
 // Result is how a switch ended.
@@ -55,23 +67,28 @@ type Event struct {
 	// Of emit. Definition is all of what a unit is made of, since that is what
 	// stops it later.
 	Resource   units.Address `json:"resource,omitzero"`
-	Digest     string        `json:"digest,omitempty"` // of started too
+	Digest     string        `json:"digest,omitempty"` // of started and find too
 	Definition string        `json:"definition,omitempty"`
 	Origin     string        `json:"origin,omitempty"`
 
-	// Of started: the invocation id that systemd gave the run.
+	// Of started: the invocation id that systemd gave the run, and podman's id
+	// of its container, in lower-case hexadecimal; "" where it has none.
 	Invocation string `json:"invocation,omitempty"`
-	// Of hold, retire and due.
+	Container  string `json:"container,omitempty"`
+	// Of find, hold, forget, retire and due.
 	Why string `json:"why,omitempty"`
 
 	// Of begin.
 	From        int          `json:"from,omitempty"`
 	Manifest    string       `json:"manifest,omitempty"`
 	Transitions []Transition `json:"transitions,omitempty"`
+	Changes     int          `json:"changes,omitempty"` // how many transitions compaction left out
 	// Of end.
 	Result Result `json:"result,omitempty"`
 	// Of bind.
 	Machine string `json:"machine,omitempty"`
+	// Of record.
+	Record *Record `json:"record,omitempty"`
 }
 
 // check reports what an event of its kind lacks.
@@ -83,16 +100,48 @@ func (e Event) check() error {
 		if e.Target == "" || e.Resource == (units.Address{}) || e.Generation < 1 {
 			return fmt.Errorf("emit of %q: a target, a resource and a generation are needed", e.Target)
 		}
-	case EventDue, EventStarted, EventHold, EventRetire:
-		if e.Target == "" {
-			return fmt.Errorf("%s: a target is needed", e.Kind)
-		}
+	case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire:
+		return e.checkTarget()
 	case EventBind:
 		if e.Machine == "" {
 			return fmt.Errorf("bind: a machine is needed")
 		}
+	case EventRecord:
+		if e.Record == nil {
+			return fmt.Errorf("record: a record is needed")
+		}
+		return e.Record.check()
 	default:
-		return fmt.Errorf("event %q is none that this meshgen knows", e.Kind)
+		return fmt.Errorf("event %q %w", e.Kind, errUnknown)
+	}
+	return nil
+}
+
+// legible reports which text of the event JSON cannot hold. It would be read back
+// as another.
+func (e Event) legible() error {
+	texts := []string{
+		string(e.Target), e.Resource.String(), e.Digest, e.Definition, e.Origin, e.Invocation, e.Why, e.Manifest, e.Machine,
+	}
+	for _, t := range e.Transitions {
+		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.Reason, t.Position.String())
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%s of %q: %q is not UTF-8", e.Kind, e.Target, text)
+		}
+	}
+	return nil
+}
+
+// checkTarget holds ids to their form as well: podman would take one that is no
+// id for a name, which may be another container's.
+func (e Event) checkTarget() error {
+	if e.Target == "" {
+		return fmt.Errorf("%s: a target is needed", e.Kind)
+	}
+	if strings.Trim(e.Container, "0123456789abcdef") != "" {
+		return fmt.Errorf("%s of %s: container %q is not an id in hexadecimal", e.Kind, e.Target, e.Container)
 	}
 	return nil
 }
@@ -108,5 +157,5 @@ func (e Event) checkSwitch() error {
 	case Done, Undone, RolledBack, Failed:
 		return nil
 	}
-	return fmt.Errorf("end: result %q is none that this meshgen knows", e.Result)
+	return fmt.Errorf("end: result %q %w", e.Result, errUnknown)
 }

@@ -40,7 +40,8 @@ type Generation struct {
 	Converter string    `json:"converter,omitempty"` // fingerprint of the quadlet that made out/; "" where none ran
 
 	Resources []units.Resource `json:"resources"`
-	Units     []Unit           `json:"units"` // what out/normal gives systemd, sorted by name
+	Moved     units.Moves      `json:"moved,omitzero"` // former addresses
+	Units     []Unit           `json:"units"`          // what out/normal gives systemd, sorted by name
 	Decisions []Transition     `json:"decisions"`
 }
 

@@ -8,33 +8,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"meshgen/internal/durable"
 	"meshgen/units"
-)
-
-// ErrNoLedger says that a node has no ledger.
-var ErrNoLedger = errors.New("no ledger")
-
-// DamageError says that a ledger cannot be read from a line on.
-type DamageError struct {
-	Path string
-	Line int
-	What string
-	Hint string
-}
-
-// Error names the file and the line, what is wrong, and what to do.
-func (e *DamageError) Error() string {
-	return e.Path + ":" + strconv.Itoa(e.Line) + ": " + e.What + "\nhint: " + e.Hint
-}
-
-const (
-	damagedHint = "bring the ledger back from a backup; without it meshgen does nothing here, and what runs runs on"
-	newerHint   = "the ledger was written by a newer meshgen: use that one"
 )
 
 // ledgerVersion is the version of the ledger's format.
@@ -46,6 +25,16 @@ type header struct {
 	Meshgen string `json:"meshgen"`
 	Version int    `json:"version"`
 	Machine string `json:"machine"`
+	// After is nil in a log that goes on from none.
+	After *before `json:"after,omitempty"`
+}
+
+func (h header) line() ([]byte, error) {
+	payload, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	return seal(payload), nil
 }
 
 // Ledger is the record of everything that was ever emitted on a node: a file
@@ -55,6 +44,7 @@ type Ledger struct {
 	path    string
 	machine string // to bind to; "" where there is none
 	book    book
+	after   before // the log that this one goes on from
 
 	file *os.File // open for appending, from the first append on
 	size int64    // of the file as it counts
@@ -71,36 +61,49 @@ func CreateLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), fs.ErrExist)
 	}
 	if err := os.MkdirAll(l.State, 0o700); err != nil {
-		return nil, fmt.Errorf("%s: %w", l.State, err)
+		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.State, err))
 	}
 	// The way to the ledger has to last as long as the ledger.
 	if err := durable.Sync(l.State); err != nil {
-		return nil, err
+		return nil, unwritable(l.State, err)
 	}
-	payload, err := json.Marshal(header{Meshgen: "ledger", Version: ledgerVersion, Machine: machine})
+	line, err := header{Meshgen: "ledger", Version: ledgerVersion, Machine: machine}.line()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
 	}
-	if err := durable.WriteFile(l.Ledger(), seal(payload), 0o600); err != nil {
-		return nil, err
+	if err := durable.WriteFile(l.Ledger(), line, 0o600); err != nil {
+		return nil, unwritable(l.State, err)
 	}
 	return OpenLedger(l, machine)
 }
 
 // OpenLedger reads a node's ledger, and writes nothing. It returns
-// [ErrNoLedger] where there is none, a [DamageError] where the ledger is
-// damaged or newer than this program, and an error where it is bound to another
-// machine; "" for machine is bound to any. A torn last line is left out, and
-// cut off by the first append.
+// [ErrNoLedger] where there is none, [ErrLedgerLost] where only logs are there
+// that were set aside, a [DamageError] where the ledger is damaged or newer than
+// this program, and a [ForeignError] where it is bound to another machine; ""
+// for machine is bound to any. A torn last line is left out, and cut off by the
+// first append.
 func OpenLedger(l Layout, machine string) (*Ledger, error) {
 	data, err := os.ReadFile(l.Ledger())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", l.Ledger(), ErrNoLedger)
+		return nil, noLedger(l)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
 	}
 	return readLedger(l.Ledger(), machine, data)
+}
+
+// noLedger says what it means that there is no ledger.
+func noLedger(l Layout) error {
+	remains, err := remains(l)
+	if err != nil {
+		return err
+	}
+	if len(remains) > 0 {
+		return fmt.Errorf("%s: %w, and %s is there%s\nhint: %s", l.Ledger(), ErrLedgerLost, remains[len(remains)-1], nothingDone, lostHint)
+	}
+	return fmt.Errorf("%s: %w\nhint: %s", l.Ledger(), ErrNoLedger, noneHint)
 }
 
 func readLedger(path, machine string, data []byte) (*Ledger, error) {
@@ -110,13 +113,12 @@ func readLedger(path, machine string, data []byte) (*Ledger, error) {
 		return nil, err
 	}
 	if bound := l.book.machine; bound != "" && machine != "" && bound != machine {
-		return nil, fmt.Errorf("%s: belongs to machine %s, and this is %s\nhint: bring back this machine's own ledger",
-			path, bound, machine)
+		return nil, &ForeignError{Path: path, Bound: bound, Machine: machine}
 	}
 	return l, nil
 }
 
-// replay folds all lines into the book.
+// replay folds all lines into the book, once all of them are known to be whole.
 func (l *Ledger) replay(text lines) error {
 	if len(text.payloads) == 0 {
 		return l.damaged(1, "not the first line of a ledger", damagedHint)
@@ -124,21 +126,36 @@ func (l *Ledger) replay(text lines) error {
 	if err := l.readHeader(text.payloads[0]); err != nil {
 		return err
 	}
+	end := len(text.payloads) + 1
+	switch missing := l.after.Lines + 2 - end; {
+	case text.damage != "":
+		return l.damaged(end, text.damage, damagedHint)
+	case missing > 0: // what compaction wrote was there as a whole from the first
+		return l.damaged(end, fmt.Sprintf("%d lines of the compacted ledger are missing", missing), damagedHint)
+	}
+	var d decoder
 	for i, payload := range text.payloads[1:] {
-		for e, err := range decode(payload) {
+		take := l.book.take
+		if i < l.after.Lines {
+			take = l.book.restore
+		}
+		for e, err := range d.decode(payload) {
 			if err != nil {
 				return l.damaged(i+2, err.Error(), damagedHint)
 			}
-			if err := l.book.admit([]Event{e}); err != nil {
-				return l.damaged(i+2, err.Error(), newerHint)
+			if err := take(e); err != nil {
+				return l.damaged(i+2, err.Error(), hintFor(err))
 			}
-			l.book.fold(e)
 		}
 	}
-	if text.damage != "" {
-		return l.damaged(len(text.payloads)+1, text.damage, damagedHint)
-	}
 	return nil
+}
+
+func hintFor(err error) string {
+	if errors.Is(err, errUnknown) {
+		return newerHint
+	}
+	return damagedHint // a line that this one follows on is not there any more
 }
 
 func (l *Ledger) readHeader(payload []byte) error {
@@ -148,6 +165,12 @@ func (l *Ledger) readHeader(payload []byte) error {
 	}
 	if h.Version != ledgerVersion {
 		return l.damaged(1, fmt.Sprintf("version %d, and this meshgen reads %d", h.Version, ledgerVersion), newerHint)
+	}
+	if h.After != nil {
+		if h.After.Log < 1 || h.After.Lines < 0 {
+			return l.damaged(1, "not the first line of a ledger", damagedHint)
+		}
+		l.after = *h.After
 	}
 	l.book = book{machine: h.Machine, records: map[units.Target]*Record{}}
 	return nil
@@ -159,7 +182,8 @@ func (l *Ledger) damaged(line int, what, hint string) error {
 
 // Append records events: as one line, by one write, and on the disk when it
 // returns. An event without a time gets the present one. Events that cannot
-// follow on what is recorded are refused, and nothing is written.
+// follow on what is recorded, or whose text is not UTF-8, are refused, and
+// nothing is written.
 //
 // After any other error the ledger takes no more appends until it is opened
 // again, and the events may or may not be found there.
@@ -171,6 +195,11 @@ func (l *Ledger) Append(events ...Event) error {
 		events = slices.Insert(slices.Clone(events), 0, Event{Kind: EventBind, Machine: l.machine})
 	}
 	events = stamp(events)
+	for _, e := range events {
+		if err := e.legible(); err != nil {
+			return fmt.Errorf("%s: %w", l.path, err)
+		}
+	}
 	if err := l.book.admit(events); err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
@@ -180,7 +209,7 @@ func (l *Ledger) Append(events ...Event) error {
 	}
 	if err := l.write(line); err != nil {
 		l.err = err
-		return fmt.Errorf("%s: append: %w", l.path, err)
+		return l.unwritable("append", err)
 	}
 	for _, e := range events {
 		l.book.fold(e)
@@ -209,6 +238,10 @@ func encode(events []Event) ([]byte, error) {
 		return nil, err
 	}
 	return seal(bytes.TrimSuffix(payload.Bytes(), []byte{'\n'})), nil
+}
+
+func (l *Ledger) unwritable(doing string, err error) error {
+	return unwritable(filepath.Dir(l.path), fmt.Errorf("%s: %s: %w", l.path, doing, err))
 }
 
 // write puts one line on the disk.
@@ -269,8 +302,8 @@ func (l *Ledger) Close() error {
 // to none yet.
 func (l *Ledger) Machine() string { return l.book.machine }
 
-// Record returns what is known of a target; ok is false where it was never
-// emitted.
+// Record returns what is known of a target; ok is false where the ledger does
+// not name it.
 func (l *Ledger) Record(t units.Target) (r Record, ok bool) {
 	known := l.book.records[t]
 	if known == nil {
@@ -284,16 +317,22 @@ func (l *Ledger) Records() []Record {
 	return copies(slices.Collect(maps.Values(l.book.records)))
 }
 
-// Live returns the records of the targets that are not retired, live or held,
-// in the order of the targets.
-func (l *Ledger) Live() []Record {
-	live := make([]*Record, 0, len(l.book.records))
+// Live returns the records of the targets that are ours, live or held, in the
+// order of the targets.
+func (l *Ledger) Live() []Record { return l.in(Live, Held) }
+
+// Found returns the records of the targets that are there and not ours, in the
+// order of the targets.
+func (l *Ledger) Found() []Record { return l.in(Found) }
+
+func (l *Ledger) in(states ...TargetState) []Record {
+	records := make([]*Record, 0, len(l.book.records))
 	for _, r := range l.book.records {
-		if r.State != Retired {
-			live = append(live, r)
+		if slices.Contains(states, r.State) {
+			records = append(records, r)
 		}
 	}
-	return copies(live)
+	return copies(records)
 }
 
 // Of returns the records whose resource is at the address now, retired ones

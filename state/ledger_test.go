@@ -73,11 +73,11 @@ func TestRecordTellsWhatBecameOfATarget(t *testing.T) {
 		want := []Record{
 			{
 				Target: "container:server", Resource: gitea, Earlier: []units.Address{server}, State: Live,
-				First: Moment{1, at}, Last: Moment{2, at},
+				First: Moment{1, at}, Last: Moment{2, at}, Emissions: 2,
 			},
 			{
 				Target: "unit:gitea.service", Resource: gitea, State: Live, Digest: "d2",
-				First: Moment{2, at}, Last: Moment{2, at},
+				First: Moment{2, at}, Last: Moment{2, at}, Emissions: 1,
 			},
 		}
 		if got := ledger.Live(); !reflect.DeepEqual(got, want) {
@@ -89,7 +89,7 @@ func TestRecordTellsWhatBecameOfATarget(t *testing.T) {
 		old := Record{
 			Target: "unit:server.service", Resource: server, State: Retired, Origin: "written",
 			Digest: "d1", Definition: "[Unit]\nDescription=\"A & B\"\n",
-			First: Moment{1, at}, Last: Moment{1, at}, Retired: Moment{2, at}, Why: "renamed",
+			First: Moment{1, at}, Last: Moment{1, at}, Emissions: 1, Retired: Moment{2, at}, Why: "renamed",
 		}
 		if got, ok := ledger.Record(old.Target); !ok || !reflect.DeepEqual(got, old) {
 			t.Errorf("record: got\n%+v\nwant\n%+v", got, old)
@@ -170,6 +170,14 @@ func TestEventsThatCannotFollowAreRefusedAndNotWritten(t *testing.T) {
 		{[]Event{{Kind: EventDue}}, "due: a target is needed"},
 		{[]Event{{Kind: EventDue, Target: "unit:a"}}, "due of unit:a: it is retired"},
 		{[]Event{{Kind: EventEmit, Generation: 2, Target: "unit:b", Resource: server}, {Kind: EventStarted, Target: "unit:c"}}, "started of unit:c: it was never emitted"},
+		{[]Event{{Kind: EventForget, Target: "unit:a"}}, "forget of unit:a: it is retired"},
+		{[]Event{{Kind: EventEmit, Generation: 2, Target: "unit:b", Resource: server}, {Kind: EventFind, Target: "unit:b"}}, "find of unit:b: it is live"},
+		{[]Event{{Kind: EventFind, Target: "unit:b"}, {Kind: EventHold, Target: "unit:b"}}, "hold of unit:b: it is found"},
+		{[]Event{{Kind: EventFind, Target: "unit:b"}, {Kind: EventDue, Target: "unit:b"}}, "due of unit:b: it is found"},
+		{[]Event{{Kind: EventFind, Target: "unit:b"}, {Kind: EventForget, Target: "unit:b"}}, "forget of unit:b: it is found"},
+		{[]Event{{Kind: EventStarted, Target: "unit:a", Container: "web"}}, `started of unit:a: container "web" is not an id in hexadecimal`},
+		{[]Event{{Kind: EventRecord}}, "record: a record is needed"},
+		{[]Event{{Kind: EventRecord, Record: &Record{Target: "unit:b", State: Retired}}}, "record of unit:b: only compaction writes one"},
 		{[]Event{{Kind: EventBind, Machine: "other"}}, "bind: is bound to machine " + machine},
 	} {
 		if err := ledger.Append(c.events...); err == nil || err.Error() != l.Ledger()+": "+c.want {
@@ -209,7 +217,7 @@ func TestNoLedgerIsNotAnEmptyOne(t *testing.T) {
 func TestAnotherMachinesLedgerIsRefused(t *testing.T) {
 	l, _ := newLedger(t)
 	_, err := OpenLedger(l, "fedcba")
-	if err == nil || !strings.HasPrefix(err.Error(), l.Ledger()+": belongs to machine "+machine+", and this is fedcba\nhint: ") {
+	if foreign, ok := errors.AsType[*ForeignError](err); !ok || *foreign != (ForeignError{l.Ledger(), machine, "fedcba"}) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := OpenLedger(l, ""); err != nil {
@@ -273,7 +281,7 @@ func TestTwoWritersDoNotMix(t *testing.T) {
 	second := reopen(t, l)
 	appendAll(t, first, []Event{{Kind: EventBegin, Generation: 1}})
 	err := second.Append(Event{Kind: EventBegin, Generation: 2})
-	if err == nil || err.Error() != l.Ledger()+": append: changed since it was read" {
+	if err == nil || err.Error() != l.Ledger()+": append: changed since it was read; what was to be written is not recorded" {
 		t.Errorf("got %v", err)
 	}
 	if s, ok := reopen(t, l).Unfinished(); !ok || s.Generation != 1 {
@@ -281,9 +289,11 @@ func TestTwoWritersDoNotMix(t *testing.T) {
 	}
 }
 
-func TestFullDiskLeavesTheLedgerAsItWas(t *testing.T) {
+// tiny returns the layout of a node whose state lies on a file system of its own.
+func tiny(t *testing.T, options string) Layout {
+	t.Helper()
 	dir := t.TempDir()
-	if err := unix.Mount("tiny", dir, "tmpfs", 0, "size=64k"); err != nil {
+	if err := unix.Mount("tiny", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("mount a tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
@@ -291,7 +301,11 @@ func TestFullDiskLeavesTheLedgerAsItWas(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l := NewLayout("/", filepath.Join(dir, "state"))
+	return NewLayout("/", filepath.Join(dir, "state"))
+}
+
+func TestFullDiskLeavesTheLedgerAsItWas(t *testing.T) {
+	l := tiny(t, "size=64k")
 	ledger, err := CreateLedger(l, machine)
 	if err != nil {
 		t.Fatal(err)

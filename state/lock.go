@@ -33,11 +33,11 @@ func (e *LockedError) Error() string {
 // is missing. It returns a [LockedError] where another process has the lock.
 func Acquire(l Layout) (*Lock, error) {
 	if err := os.MkdirAll(l.State, 0o700); err != nil {
-		return nil, fmt.Errorf("%s: %w", l.State, err)
+		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.State, err))
 	}
 	f, err := os.OpenFile(l.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Lock(), err)
+		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.Lock(), err))
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"meshgen/units"
@@ -34,35 +35,64 @@ func last(events []Event, kinds ...EventKind) (e Event, at int) {
 // record tells of a target backwards, from what was last said of it.
 func (m model) record(t units.Target) (Record, bool) {
 	about := m.about(t)
-	emits := slices.DeleteFunc(slices.Clone(about), func(e Event) bool { return e.Kind != EventEmit })
-	if len(emits) == 0 {
+	if len(about) == 0 {
 		return Record{}, false
 	}
-	first, emit := emits[0], emits[len(emits)-1]
-	r := Record{
-		Target: t, Resource: emit.Resource, State: Live, Digest: emit.Digest, Definition: emit.Definition, Origin: emit.Origin,
-		First: Moment{first.Generation, first.Time}, Last: Moment{emit.Generation, emit.Time},
-	}
+	r := Record{Target: t, State: Live}
+	emits := slices.DeleteFunc(slices.Clone(about), func(e Event) bool { return e.Kind != EventEmit })
 	for i, e := range emits {
+		last := emits[len(emits)-1]
 		later := slices.ContainsFunc(emits[i:], func(l Event) bool { return l.Resource == e.Resource && l.Time != e.Time })
 		changes := i+1 < len(emits) && emits[i+1].Resource != e.Resource
-		if changes && e.Resource != emit.Resource && !later {
+		if changes && e.Resource != last.Resource && !later {
 			r.Earlier = append(r.Earlier, e.Resource)
 		}
+		r.Resource, r.First, r.Last = last.Resource, Moment{emits[0].Generation, emits[0].Time}, Moment{last.Generation, last.Time}
 	}
-	switch fate, _ := last(about, EventEmit, EventHold, EventRetire); fate.Kind {
+	r.Emissions = len(emits)
+	shape, _ := last(about, EventEmit, EventFind)
+	r.Digest, r.Definition = shape.Digest, shape.Definition
+	switch fate, at := last(about, EventEmit, EventHold, EventFind, EventForget, EventRetire); fate.Kind {
 	case EventHold:
 		r.State, r.Why = Held, fate.Why
+	case EventFind, EventForget:
+		r.State, r.Why, r.Found = Found, fate.Why, m.moment(about[at])
 	case EventRetire:
-		r.State, r.Why, r.Retired = Retired, fate.Why, Moment{fate.Generation, fate.Time}
-	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind:
+		r.State, r.Why, r.Retired = Retired, fate.Why, m.moment(about[at])
+	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind, EventRecord:
 	}
-	if started, _ := last(about, EventStarted, EventRetire); started.Kind == EventStarted {
-		r.Started, r.Invocation = started.Digest, started.Invocation
+	r.Origin = origin(about)
+	if started, _ := last(about, EventStarted, EventForget, EventRetire); started.Kind == EventStarted {
+		r.Started, r.Invocation, r.Container = started.Digest, started.Invocation, started.Container
 	}
-	due, _ := last(about, EventDue, EventStarted, EventHold, EventRetire)
-	r.Due = due.Kind == EventDue
+	due, _ := last(about, EventDue, EventStarted, EventHold, EventForget, EventRetire)
+	if r.Due = due.Kind == EventDue; r.Due {
+		r.DueWhy = due.Why
+	}
 	return r, true
+}
+
+// origin is found where the name was found when it was not known, or retired:
+// not where it was forgotten just before, or found.
+func origin(about []Event) string {
+	e, at := last(about, EventEmit, EventFind)
+	if e.Kind != EventFind {
+		return e.Origin
+	}
+	if before, _ := last(about[:at], EventEmit, EventFind, EventForget, EventRetire); before.Kind == EventForget || before.Kind == EventFind {
+		return origin(about[:at])
+	}
+	return "found"
+}
+
+// moment is when an event was; without a generation it has that of the switch
+// that was under way.
+func (m model) moment(e Event) Moment {
+	at := slices.IndexFunc(m, func(o Event) bool { return o.Time.Equal(e.Time) })
+	if e.Generation == 0 {
+		e.Generation = m[:at].unfinished()
+	}
+	return Moment{e.Generation, e.Time}
 }
 
 func (m model) unfinished() int {
@@ -76,16 +106,19 @@ func (m model) unfinished() int {
 // admits says whether an event can be next.
 func (m model) admits(e Event) bool {
 	r, known := m.record(e.Target)
+	ours := known && (r.State == Live || r.State == Held)
 	switch e.Kind {
 	case EventBegin:
 		return m.unfinished() == 0
 	case EventEnd:
 		return m.unfinished() == e.Generation
-	case EventDue, EventStarted, EventHold:
-		return known && r.State != Retired
+	case EventDue, EventStarted, EventHold, EventForget:
+		return ours
+	case EventFind:
+		return !ours
 	case EventRetire:
 		return known
-	case EventEmit, EventBind:
+	case EventEmit, EventBind, EventRecord:
 	}
 	return true
 }
@@ -95,6 +128,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	e := Event{
 		Kind: rapid.SampledFrom([]EventKind{
 			EventBegin, EventEmit, EventEmit, EventEmit, EventDue, EventStarted, EventHold, EventRetire, EventEnd,
+			EventFind, EventForget,
 		}).Draw(t, "kind"),
 		Time: at, Generation: rapid.IntRange(1, 3).Draw(t, "generation"),
 	}
@@ -114,9 +148,17 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 		e.Digest, e.Definition, e.Origin = word("digest"), word("definition"), word("origin")
 	case EventStarted:
 		e.Digest, e.Invocation = word("digest"), word("invocation")
-	case EventHold, EventRetire:
+		e.Container = rapid.StringMatching("[0-9a-f]{0,5}").Draw(t, "container")
+	case EventHold, EventForget, EventRetire:
 		e.Why = word("why")
-	case EventDue, EventBind:
+	case EventFind:
+		e.Why, e.Digest = word("why"), word("digest")
+	case EventDue:
+		e.Why = rapid.SampledFrom([]string{"", Again}).Draw(t, "due")
+	case EventBind, EventRecord:
+	}
+	if e.Kind != EventEmit && rapid.Bool().Draw(t, "of the switch") {
+		e.Generation = 0
 	}
 	e.Target = units.Target("unit:" + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "target"))
 	return e
@@ -149,6 +191,11 @@ func TestLedgerSaysWhatTheModelSays(t *testing.T) {
 			if admitted {
 				m = next
 			}
+			if rapid.IntRange(0, 3).Draw(t, "compact") == 0 {
+				if err := ledger.Compact(); (err == nil) != (m.unfinished() == 0) {
+					t.Fatalf("compact: %v", err)
+				}
+			}
 			if rapid.Bool().Draw(t, "reopen") {
 				if err := ledger.Close(); err != nil {
 					t.Fatal(err)
@@ -161,7 +208,31 @@ func TestLedgerSaysWhatTheModelSays(t *testing.T) {
 				t.Fatal(fault)
 			}
 		}
+		if got, want := story(t, l), m.story(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("story: %s", cmp.Diff(want, got))
+		}
 	})
+}
+
+// story is what the model has heard, each event with its generation.
+func (m model) story() []Event {
+	told := slices.Clone(m)
+	for i := range told {
+		told[i].Generation = m.moment(told[i]).Generation
+	}
+	return told
+}
+
+// story returns all that the logs of a node tell, without a fault.
+func story(t interface{ Fatal(...any) }, l Layout) []Event {
+	var events []Event
+	for e, err := range Events(l, machine) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
 }
 
 func disagreement(l *Ledger, m model) string {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,46 +13,78 @@ import (
 // TargetState says whose a target is now.
 type TargetState string
 
-// The states of a target that was ever emitted.
+// The states of a target that the ledger names.
 const (
 	Live    TargetState = "live"    // ours, and may exist
 	Held    TargetState = "held"    // once ours, left alone
 	Retired TargetState = "retired" // its absence was seen
+	Found   TargetState = "found"   // there, and not ours
 )
 
 // Again is why a unit is due that runs by the definition it is to have, and has to
 // be restarted all the same: a file that it reads changed.
 const Again = "restart"
 
-// Moment is when something was recorded.
+// Idle is why a unit is due that was down before: its declaration changed. Where
+// the change is undone it is not due any more.
+const Idle = "idle"
+
+// Withdrawn is why a unit is not due after all.
+const Withdrawn = "withdrawn"
+
+// Moment is when something was recorded. Generation is that of the switch it
+// belongs to; 0 where it belongs to none.
 type Moment struct {
-	Generation int
-	Time       time.Time
+	Generation int       `json:"generation,omitempty"`
+	Time       time.Time `json:"time"`
 }
 
 // Record is what the ledger knows of one target, from all events so far.
 type Record struct {
-	Target   units.Target
-	Resource units.Address
-	Earlier  []units.Address // resources that held the target before, oldest first
-	State    TargetState
-	Origin   string
+	Target   units.Target    `json:"target"`
+	Resource units.Address   `json:"resource,omitzero"` // zero where it was never emitted
+	Earlier  []units.Address `json:"earlier,omitempty"` // resources that held the target before, oldest first
+	// Recorded is its resource in the ledger, where [Rehome] led on from it.
+	Recorded units.Address `json:"-"`
+	State    TargetState   `json:"state"`
+	Origin   string        `json:"origin,omitempty"` // written, adopted, found; once forgotten, what it was
 
-	// Digest and Definition are as last emitted.
-	Digest     string
-	Definition string
-	First      Moment // of emission
-	Last       Moment
+	// Digest and Definition are as last emitted, or Digest as last found.
+	Digest     string `json:"digest,omitempty"`
+	Definition string `json:"definition,omitempty"`
+	First      Moment `json:"first,omitzero"` // of emission
+	Last       Moment `json:"last,omitzero"`
+	Emissions  int    `json:"emissions,omitempty"` // how many there were
 
 	// Started is the digest that the unit was last started with, in the run
-	// that systemd calls Invocation. Due says that it has to be started.
-	Started    string
-	Invocation string
-	Due        bool
-	DueWhy     string // [Again] or ""
+	// that systemd calls Invocation, with the container that podman calls
+	// Container. Due says that it has to be started.
+	Started    string `json:"started,omitempty"`
+	Invocation string `json:"invocation,omitempty"`
+	Container  string `json:"container,omitempty"`
+	Due        bool   `json:"due,omitempty"`
+	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Idle] or ""
 
-	Retired Moment
-	Why     string // it is held or retired
+	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
+	Retired Moment `json:"retired,omitzero"` // zero where its state is another
+	Why     string `json:"why,omitempty"`    // it is held, forgotten or retired; of what was found, what it is
+}
+
+// check reports why this is not a record that a ledger can have.
+func (r Record) check() error {
+	if r.Target == "" {
+		return errors.New("record: a target is needed")
+	}
+	switch r.State {
+	case Live, Held:
+		if r.Emissions < 1 || r.Resource == (units.Address{}) {
+			return fmt.Errorf("record of %s: it is %s and was never emitted", r.Target, r.State)
+		}
+	case Found, Retired:
+	default:
+		return fmt.Errorf("record of %s: state %q %w", r.Target, r.State, errUnknown)
+	}
+	return nil
 }
 
 // Switch is one move from a generation to another. It is unfinished while End
@@ -62,7 +95,8 @@ type Switch struct {
 	Begin       time.Time
 	End         time.Time
 	Manifest    string
-	Transitions []Transition
+	Transitions []Transition // nil where compaction left them out
+	Changes     int          // how many transitions it had
 	Result      Result
 }
 
@@ -97,7 +131,7 @@ func (b *book) admit(events []Event) error {
 			}
 		case EventEmit:
 			states[e.Target] = Live
-		case EventDue, EventStarted, EventHold, EventRetire:
+		case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire:
 			if err := b.touches(e, states); err != nil {
 				return err
 			}
@@ -106,6 +140,8 @@ func (b *book) admit(events []Event) error {
 				return fmt.Errorf("bind: is bound to machine %s", machine)
 			}
 			machine = e.Machine
+		case EventRecord:
+			return fmt.Errorf("record of %s: only compaction writes one", e.Record.Target)
 		}
 	}
 	return nil
@@ -131,28 +167,48 @@ func (b *book) touches(e Event, states map[units.Target]TargetState) error {
 	if r := b.records[e.Target]; !ok && r != nil {
 		now = r.State
 	}
+	ours := now == Live || now == Held
 	switch {
+	case e.Kind == EventFind && ours:
+		return fmt.Errorf("find of %s: it is %s", e.Target, now)
+	case e.Kind == EventFind:
+		states[e.Target] = Found
+		return nil
 	case now == "":
 		return fmt.Errorf("%s of %s: it was never emitted", e.Kind, e.Target)
-	case now == Retired && e.Kind != EventRetire:
-		return fmt.Errorf("%s of %s: it is retired", e.Kind, e.Target)
+	case e.Kind == EventRetire:
+		states[e.Target] = Retired
+		return nil
+	case !ours:
+		return fmt.Errorf("%s of %s: it is %s", e.Kind, e.Target, now)
 	}
 	switch e.Kind {
-	case EventRetire:
-		states[e.Target] = Retired
 	case EventHold:
 		states[e.Target] = Held
-	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind:
+	case EventForget:
+		states[e.Target] = Found
+	case EventBegin, EventEmit, EventDue, EventStarted, EventFind, EventRetire, EventEnd, EventBind, EventRecord:
 	}
+	return nil
+}
+
+// take takes in an event, or says why it cannot follow.
+func (b *book) take(e Event) error {
+	if err := b.admit([]Event{e}); err != nil {
+		return err
+	}
+	b.fold(e)
 	return nil
 }
 
 // fold takes in an event that was admitted.
 func (b *book) fold(e Event) {
+	r := b.records[e.Target]
 	switch e.Kind {
 	case EventBegin:
 		b.switches = append(b.switches, Switch{
-			Generation: e.Generation, From: e.From, Begin: e.Time, Manifest: e.Manifest, Transitions: e.Transitions,
+			Generation: e.Generation, From: e.From, Begin: e.Time, Manifest: e.Manifest,
+			Transitions: e.Transitions, Changes: max(e.Changes, len(e.Transitions)),
 		})
 	case EventEnd:
 		s := &b.switches[len(b.switches)-1]
@@ -162,27 +218,51 @@ func (b *book) fold(e Event) {
 	case EventEmit:
 		b.emit(e)
 	case EventDue:
-		r := b.records[e.Target]
-		r.Due, r.DueWhy = true, e.Why
+		r.Due, r.DueWhy = e.Why != Withdrawn, e.Why
+		if !r.Due {
+			r.DueWhy = ""
+		}
 	case EventStarted:
-		r := b.records[e.Target]
-		r.Started, r.Invocation, r.Due, r.DueWhy = e.Digest, e.Invocation, false, ""
+		r.Started, r.Invocation, r.Container, r.Due, r.DueWhy = e.Digest, e.Invocation, e.Container, false, ""
 	case EventHold:
-		r := b.records[e.Target]
 		r.State, r.Why, r.Due, r.DueWhy = Held, e.Why, false, ""
+	case EventFind:
+		b.find(e)
+	case EventForget:
+		r.stopped()
+		r.State, r.Why, r.Found = Found, e.Why, b.moment(e)
 	case EventRetire:
-		r := b.records[e.Target]
-		r.State, r.Why, r.Retired = Retired, e.Why, Moment{e.Generation, e.Time}
-		r.Started, r.Invocation, r.Due, r.DueWhy = "", "", false, ""
+		r.stopped()
+		r.State, r.Why, r.Found, r.Retired = Retired, e.Why, Moment{}, b.moment(e)
+	case EventRecord:
+		b.records[e.Record.Target] = e.Record
 	}
 }
 
+// moment returns when an event was, by the switch under way where it names no
+// generation of its own.
+func (b *book) moment(e Event) Moment {
+	m := Moment{e.Generation, e.Time}
+	if s, open := b.unfinished(); open && m.Generation == 0 {
+		m.Generation = s.Generation
+	}
+	return m
+}
+
+// stopped drops what was known of the run of a unit.
+func (r *Record) stopped() {
+	r.Started, r.Invocation, r.Container, r.Due, r.DueWhy = "", "", "", false, ""
+}
+
 func (b *book) emit(e Event) {
-	now := Moment{e.Generation, e.Time}
+	now := b.moment(e)
 	r := b.records[e.Target]
 	if r == nil {
-		r = &Record{Target: e.Target, Resource: e.Resource, First: now}
+		r = &Record{Target: e.Target}
 		b.records[e.Target] = r
+	}
+	if r.Emissions == 0 {
+		r.Resource, r.First = e.Resource, now
 		b.byResource = nil
 	}
 	if r.Resource != e.Resource {
@@ -194,7 +274,24 @@ func (b *book) emit(e Event) {
 	}
 	r.State, r.Last, r.Origin = Live, now, e.Origin
 	r.Digest, r.Definition = e.Digest, e.Definition
-	r.Retired, r.Why = Moment{}, ""
+	r.Found, r.Retired, r.Why = Moment{}, Moment{}, ""
+	r.Emissions++
+}
+
+// find notes what is there. A name that was ours and retired is found anew, and
+// its definition is of no more use.
+func (b *book) find(e Event) {
+	r := b.records[e.Target]
+	if r == nil {
+		r = &Record{Target: e.Target}
+		b.records[e.Target] = r
+		b.byResource = nil
+	}
+	if r.State != Found {
+		r.Origin = string(Found)
+	}
+	r.State, r.Digest, r.Definition = Found, e.Digest, ""
+	r.Found, r.Retired, r.Why = b.moment(e), Moment{}, e.Why
 }
 
 func (b *book) unfinished() (Switch, bool) {

@@ -37,6 +37,9 @@ type Transition struct {
 	// no before or after.
 	From units.Target `json:"from,omitempty"`
 	To   units.Target `json:"to,omitempty"`
+	// Candidates are the resources that a transfer may come from, where they are
+	// more than one.
+	Candidates []units.Address `json:"candidates,omitempty"`
 	// Decision and Reason are empty where nothing needed judging.
 	Decision Decision       `json:"decision,omitempty"`
 	Policy   string         `json:"policy,omitempty"`

@@ -19,17 +19,20 @@ const (
 // object of ours.
 const MarkLabel = "io.meshgen.resource"
 
-// QuadletFile returns the name of the resource's Quadlet file; "" for a file.
+// QuadletFile returns the name of the resource's Quadlet file; "" for what is
+// none.
 func QuadletFile(r Resource) string {
-	if r.Address.Kind == KindFile {
-		return ""
+	switch r.Address.Kind {
+	case KindContainer, KindVolume, KindNetwork:
+		return r.Name + "." + string(r.Address.Kind)
+	case KindUnit, KindFile:
 	}
-	return r.Name + "." + string(r.Address.Kind)
+	return ""
 }
 
 // Render returns the text of the resource's Quadlet file, in the syntax of
-// podman-systemd.unit(5), with our marks in it. The same resource always gives
-// the same text.
+// podman-systemd.unit(5), or of its unit file, systemd.unit(5), with our marks
+// in it. The same resource always gives the same text.
 func Render(r Resource) string {
 	var b strings.Builder
 	b.WriteString("# Written by meshgen for " + r.Address.String() + "; changes here are lost.\n")
@@ -38,7 +41,7 @@ func Render(r Resource) string {
 	}})
 	own := ownSection(r.Address.Kind)
 	for _, s := range r.Sections {
-		if s.Name == own {
+		if s.Name == own && r.Address.Kind != KindUnit {
 			s.Entries = append(slices.Clip(s.Entries), Entry{
 				Key: "Label", Pairs: []Pair{{Name: MarkLabel, Value: r.Address.String()}},
 			})
@@ -67,9 +70,13 @@ func writeSection(b *strings.Builder, s Section) {
 }
 
 // isSystemd reports whether systemd reads the section itself. What stands in
-// the others ends in ExecStart=, where systemd also expands $.
+// those of Quadlet ends in ExecStart=, where systemd also expands $.
 func isSystemd(section string) bool {
-	return section == "Unit" || section == "Service" || section == "Install"
+	switch section {
+	case ownSection(KindContainer), ownSection(KindVolume), ownSection(KindNetwork), "Quadlet":
+		return false
+	}
+	return true
 }
 
 // quote returns s so that it comes out of a section letter for letter: quoted and

@@ -134,6 +134,33 @@ Environment="PERCENT=%%n"
 Environment="QUOTES=\""
 `,
 		},
+		{
+			"a unit of systemd's own: no label, which is podman's, and $ is nothing special",
+			Resource{
+				Address: Address{Module: "m", Kind: KindUnit, ID: "x.socket"}, Name: "m-x.socket",
+				Sections: []Section{
+					{Name: "Unit", Entries: []Entry{entry("Description", "A socket")}},
+					{Name: "Socket", Entries: []Entry{pairs("Environment", "A", "$HOME 100 %"), entry("ListenStream", "80", "/run/x")}},
+					{Name: "Install", Entries: []Entry{entry("WantedBy", "sockets.target")}},
+				},
+			},
+			`# Written by meshgen for m/unit/x.socket; changes here are lost.
+
+[X-Meshgen]
+Resource=m/unit/x.socket
+
+[Unit]
+Description=A socket
+
+[Socket]
+Environment="A=$HOME 100 %%"
+ListenStream=80
+ListenStream=/run/x
+
+[Install]
+WantedBy=sockets.target
+`,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -214,8 +241,33 @@ func TestRunDigestGoesOnAfterInstall(t *testing.T) {
 	}
 }
 
+// Of a unit of systemd's own, too, all counts but what says nothing of how it
+// runs.
+func TestRunDigestOfPlainUnits(t *testing.T) {
+	unit := func(description, wanted string, sections ...Section) string {
+		return RunDigest(Render(Resource{
+			Address: Address{Module: "m", Kind: KindUnit, ID: "x"}, Name: "x",
+			Sections: append(append([]Section{{Name: "Unit", Entries: []Entry{entry("Description", description)}}}, sections...),
+				Section{Name: "Install", Entries: []Entry{entry("WantedBy", wanted)}}),
+		}))
+	}
+	for _, section := range []string{"Service", "Timer", "Socket", "Path", "Mount", "Automount", "Swap", "Slice"} {
+		before := Section{Name: section, Entries: []Entry{entry("Key", "before")}}
+		after := Section{Name: section, Entries: []Entry{entry("Key", "after")}}
+		if unit("a", "a.target", before) == unit("a", "a.target", after) {
+			t.Errorf("[%s]: a change does not count", section)
+		}
+		if unit("a", "a.target", before) != unit("b", "b.target", before) {
+			t.Errorf("[%s]: another description and enablement count", section)
+		}
+	}
+}
+
 func TestQuadletFile(t *testing.T) {
-	tests := map[Kind]string{KindContainer: "n.container", KindVolume: "n.volume", KindNetwork: "n.network", KindFile: ""}
+	tests := map[Kind]string{
+		KindUnit:      "",
+		KindContainer: "n.container", KindVolume: "n.volume", KindNetwork: "n.network", KindFile: "",
+	}
 	for kind, want := range tests {
 		if got := QuadletFile(Resource{Address: Address{Kind: kind}, Name: "n"}); got != want {
 			t.Errorf("%s: %q, want %q", kind, got, want)
@@ -236,6 +288,7 @@ func TestUnitFollowsServiceName(t *testing.T) {
 		{KindVolume, "Volume", "other", "other.service"},
 		{KindNetwork, "Network", "", "n-network.service"},
 		{KindNetwork, "Network", "other", "other.service"},
+		{KindUnit, "", "", "n"},
 		{KindFile, "", "", ""},
 	}
 	for _, test := range tests {

@@ -22,6 +22,7 @@ const (
 	KindContainer Kind = "container"
 	KindVolume    Kind = "volume"
 	KindNetwork   Kind = "network"
+	KindUnit      Kind = "unit" // of systemd's own, without Quadlet
 	KindFile      Kind = "file"
 )
 
@@ -176,7 +177,7 @@ type Resource struct {
 	Position Position `json:"position"`
 
 	// Name is the base of the unit's file name and of the podman object's
-	// name. A file has none.
+	// name. Of KindUnit it is the whole name, with its type. A file has none.
 	Name string `json:"name,omitempty"`
 	// Sections are the unit's, in the order in which they are written.
 	// A file has none.
@@ -185,6 +186,11 @@ type Resource struct {
 	Holds []Port `json:"holds,omitempty"`
 	// Uses are the declared resources that this one refers to.
 	Uses []Address `json:"uses,omitempty"`
+
+	// Policy is what the manifest says of how changes are decided, by
+	// transition: rename, transfer, remove, takeover, drift. It makes no
+	// difference to what the resource is.
+	Policy map[string]string `json:"policy,omitempty"`
 
 	// File is set for KindFile alone.
 	File *File `json:"file,omitempty"`

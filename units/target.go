@@ -38,8 +38,8 @@ func (t Target) Name() string {
 	return name
 }
 
-// Unit returns the service that systemd knows the resource by, following
-// podman-systemd.unit(5); "" for a file.
+// Unit returns the unit that systemd knows the resource by; "" for a file. What
+// becomes of a Quadlet follows podman-systemd.unit(5).
 func Unit(r Resource) string {
 	section, suffix := "Container", ""
 	switch r.Address.Kind {
@@ -48,6 +48,8 @@ func Unit(r Resource) string {
 		section, suffix = "Volume", "-volume"
 	case KindNetwork:
 		section, suffix = "Network", "-network"
+	case KindUnit:
+		return r.Name
 	case KindFile:
 		return ""
 	}
@@ -57,7 +59,8 @@ func Unit(r Resource) string {
 	return r.Name + suffix + ".service"
 }
 
-// Object returns the target that podman knows the resource by; "" for a file.
+// Object returns the target that podman knows the resource by; "" where it
+// knows none.
 func Object(r Resource) Target {
 	switch r.Address.Kind {
 	case KindContainer:
@@ -66,7 +69,7 @@ func Object(r Resource) Target {
 		return Of(TargetVolume, r.Value("Volume", "VolumeName"))
 	case KindNetwork:
 		return Of(TargetNetwork, r.Value("Network", "NetworkName"))
-	case KindFile:
+	case KindUnit, KindFile:
 	}
 	return ""
 }
@@ -77,7 +80,10 @@ func Targets(r Resource) []Target {
 	if r.Address.Kind == KindFile {
 		return []Target{Of(TargetFile, r.File.Path)}
 	}
-	targets := []Target{Of(TargetUnit, Unit(r)), Object(r)}
+	targets := []Target{Of(TargetUnit, Unit(r))}
+	if object := Object(r); object != "" {
+		targets = append(targets, object)
+	}
 	for _, p := range Ports(r) {
 		targets = append(targets, p.Target())
 	}
@@ -85,8 +91,8 @@ func Targets(r Resource) []Target {
 }
 
 // Ports returns the host ports that the resource takes: those of PublishPort
-// with a host port, and those it says that it holds. What does not parse is
-// left out; the loader has refused it.
+// with a host port, those that a socket listens on, and those it says that it
+// holds. What does not parse is left out; the loader has refused it.
 func Ports(r Resource) []Port {
 	ports := slices.Clone(r.Holds)
 	for _, v := range r.Values("Container", "PublishPort") {
@@ -96,7 +102,42 @@ func Ports(r Resource) []Port {
 		}
 		ports = append(ports, p...)
 	}
+	for _, key := range ListenKeys() {
+		for _, v := range r.Values("Socket", key) {
+			p, ok, err := ParseListen(v, ListenProtocol(r, key))
+			if ok && err == nil && !slices.Contains(ports, p) {
+				ports = append(ports, p)
+			}
+		}
+	}
 	return ports
+}
+
+// ListenKeys returns the keys of [Socket] that may take a port.
+func ListenKeys() []string { return []string{"ListenStream", "ListenDatagram"} }
+
+// ListenProtocol returns the protocol of the ports that a key of [Socket] takes.
+// UDP-Lite counts as UDP.
+func ListenProtocol(r Resource, key string) string {
+	switch {
+	case r.Value("Socket", "SocketProtocol") == "sctp":
+		return "sctp"
+	case key == "ListenDatagram":
+		return "udp"
+	}
+	return "tcp"
+}
+
+// ParseListen returns the port that a value of ListenStream or ListenDatagram
+// takes: number, address:number or [address]:number. ok is false for what is no
+// port of the host's, a path, an abstract name or another family, and for what
+// systemd has yet to expand: systemd.socket(5).
+func ParseListen(value, protocol string) (p Port, ok bool, err error) {
+	if value == "" || strings.ContainsAny(value, "/@%") || strings.HasPrefix(value, "vsock") {
+		return Port{}, false, nil
+	}
+	p, err = ParsePort(protocol + "/" + value)
+	return p, true, err
 }
 
 // Target returns port:protocol/number, or port:protocol/host:number where the

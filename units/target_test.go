@@ -131,3 +131,36 @@ func TestPortsOverlap(t *testing.T) {
 		}
 	}
 }
+
+func TestPortsOfASocket(t *testing.T) {
+	socket := func(entries ...Entry) string {
+		r := Resource{
+			Address: Address{Module: "m", Kind: KindUnit, ID: "x.socket"}, Name: "x.socket",
+			Sections: []Section{{Name: "Socket", Entries: entries}},
+		}
+		var names []string
+		for _, t := range Targets(r) {
+			names = append(names, string(t))
+		}
+		return strings.Join(names, " ")
+	}
+	tests := []struct {
+		got, want string
+	}{
+		{socket(entry("ListenStream", "80", "127.0.0.1:81", "[::1]:82", "0.0.0.0:80")), "unit:x.socket port:tcp/80 port:tcp/127.0.0.1:81 port:tcp/[::1]:82"},
+		{socket(entry("ListenDatagram", "53"), entry("ListenStream", "53")), "unit:x.socket port:tcp/53 port:udp/53"},
+		{socket(entry("ListenStream", "99"), entry("SocketProtocol", "sctp")), "unit:x.socket port:sctp/99"},
+		{socket(entry("ListenStream", "/run/80", "@80", "vsock:2:80", "%i", "", "[fe80::1]:80%eth0")), "unit:x.socket"},
+		{socket(entry("ListenFIFO", "/run/x")), "unit:x.socket"},
+	}
+	for _, test := range tests {
+		if test.got != test.want {
+			t.Errorf("got %s, want %s", test.got, test.want)
+		}
+	}
+	for _, wrong := range []string{"0", "65536", "name", "1.2.3:4", "::1:80"} {
+		if p, ok, err := ParseListen(wrong, "tcp"); err == nil {
+			t.Errorf("%s: %v, %v, want an error", wrong, p, ok)
+		}
+	}
+}

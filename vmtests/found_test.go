@@ -130,3 +130,22 @@ func TestMaskedUnitIsRenamed(t *testing.T) {
 	v.mustRun("bat", "cow")
 	v.mustNotOverlap("ant", "cow")
 }
+
+// One that was masked while it runs is not restarted for a file, which would fail:
+// the mask is its owner's word.
+func TestMaskedUnitIsNotNotified(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("systemctl", "mask", "ant")
+	before := v.invocation("ant")
+	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none"}}
+files: f: {path: "/etc/ant.conf", content: "x", notify: x: "restart"}`))
+	v.Switch()
+	if v.invocation("ant") != before {
+		t.Error("it was restarted")
+	}
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "is masked") {
+		t.Errorf("plan says nothing of the mask:\n%s", plan)
+	}
+}

@@ -3,6 +3,7 @@
 package vmtests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -203,4 +204,33 @@ func TestSwitchIsLocked(t *testing.T) {
 	if r.Code != 6 {
 		t.Errorf("switch beside another: %+v", r)
 	}
+}
+
+// What its owner had stopped, and a switch that failed had started, is down again
+// once that is rolled back.
+func TestRollbackLeavesDownWhatWasDown(t *testing.T) {
+	v := Boot(t)
+	manifest := func(n, more string) string {
+		return single(fmt.Sprintf(`containers: {
+	x: {Container: {Image: "localhost/probe:1", Network: "none", Environment: N: %q}}
+	y: {Container: {Image: "localhost/probe:1", Network: "none"%s}}
+}`, n, more))
+	}
+	v.WriteManifest(manifest("1", ""))
+	v.Switch()
+	v.Run("systemctl", "stop", "m-x")
+	v.WriteManifest(manifest("2", `, Exec: "no-such-program"`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
+		t.Fatalf("switch: %+v", r)
+	}
+	v.mustRun("m-y")
+	v.mustBeDoneFor(manifest("1", ""))
+	v.mustRun("m-y")
+}
+
+// mustBeDoneFor sees that there is nothing to do for a manifest.
+func (v *Machine) mustBeDoneFor(manifest string) {
+	v.t.Helper()
+	v.WriteManifest(manifest)
+	v.mustBeDone()
 }

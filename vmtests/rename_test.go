@@ -270,3 +270,22 @@ func TestStrandedUnitIsStopped(t *testing.T) {
 	v.mustBeGone("ant.service")
 	v.mustBeSwept()
 }
+
+// A network gets another name, and its unit keeps its own: the unit has to run
+// again for the network to be there.
+func TestRenameOfANetworkUnderItsUnit(t *testing.T) {
+	v := Boot(t)
+	manifest := func(name string) string {
+		return single(fmt.Sprintf(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "n"}}
+networks: n: Network: NetworkName: %q`, name))
+	}
+	v.WriteManifest(manifest("one"))
+	v.Switch()
+	v.WriteManifest(manifest("two"))
+	v.Switch()
+	v.mustRun("ant")
+	if names := v.Run("podman", "network", "ls", "--format={{.Name}}"); strings.Contains(names, "one") || !strings.Contains(names, "two") {
+		t.Errorf("networks: %s", names)
+	}
+	v.mustBeDone()
+}

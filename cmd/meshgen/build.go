@@ -21,9 +21,9 @@ func newBuild(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build -o DIR",
 		Short: "Write the Quadlets and files of the manifest into a directory",
-		Long: "build writes what the manifest compiles to: Quadlet files in DIR/quadlet, and config\n" +
-			"files below DIR/files at their paths. It touches no machine. DIR must not exist, or\n" +
-			"be empty.",
+		Long: "build writes what the manifest compiles to: Quadlet files in DIR/quadlet, units of\n" +
+			"systemd's own in DIR/units, and config files below DIR/files at their paths. It\n" +
+			"touches no machine. DIR must not exist, or be empty.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {

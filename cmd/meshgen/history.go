@@ -21,7 +21,8 @@ type past struct {
 	From        int                `json:"from"`
 	Time        time.Time          `json:"time"`
 	Manifest    string             `json:"manifest"`
-	Transitions []state.Transition `json:"transitions"`
+	Transitions []state.Transition `json:"transitions"` // none where the ledger was compacted since
+	Changes     int                `json:"changes"`     // how many there were
 	Result      string             `json:"result"`
 }
 
@@ -38,7 +39,7 @@ func newHistory(o *options) *cobra.Command {
 			defer func() { _ = node.Close() }() // nothing was written
 			list := []past{}
 			for _, s := range node.Switches() {
-				p := past{Number: s.Generation, From: s.From, Time: s.Begin, Manifest: s.Manifest, Transitions: orEmpty(s.Transitions), Result: string(s.Result)}
+				p := past{Number: s.Generation, From: s.From, Time: s.Begin, Manifest: s.Manifest, Transitions: orEmpty(s.Transitions), Changes: s.Changes, Result: string(s.Result)}
 				if s.End.IsZero() {
 					p.Result = "unfinished"
 				}
@@ -59,7 +60,7 @@ func (o *options) writeHistory(cmd *cobra.Command, list []past) error {
 	}
 	for _, p := range list {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d → %d  %s  %s  %s\n",
-			p.From, p.Number, p.Time.Local().Format(time.DateTime), p.Result, count(len(p.Transitions), "transition"))
+			p.From, p.Number, p.Time.Local().Format(time.DateTime), p.Result, count(p.Changes, "transition"))
 		if err != nil {
 			return err
 		}

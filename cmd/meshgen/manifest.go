@@ -28,7 +28,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 		return apply.Input{}, exitError{exitRejected, err}
 	}
 	if digest == inForce.Manifest && inForce.Number > 0 {
-		return apply.Input{Node: inForce.Node, Adopted: inForce.Adopted, Digest: digest, Resources: inForce.Resources}, nil
+		return apply.Input{Node: inForce.Node, Adopted: inForce.Adopted, Digest: digest, Resources: inForce.Resources, Moved: inForce.Moved}, nil
 	}
 	changed()
 	m, err := modules.Load(dir, from)
@@ -39,7 +39,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 		err = errors.Join(err, fmt.Errorf("manifest %s: changed while it was read\nhint: run it again", dir))
 		return apply.Input{}, exitError{exitRejected, err}
 	}
-	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources}, nil
+	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources, Moved: m.Moved}, nil
 }
 
 // hostname returns the name of the host, hostname(5); that of an image is in

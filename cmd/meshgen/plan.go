@@ -99,8 +99,10 @@ func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) er
 		return nil
 	}
 	if p.Plan.Empty() {
-		_, err := fmt.Fprintln(w, "nothing to do")
-		return err
+		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions) == 0 {
+			return err
+		}
+		return writeTransitions(w, p.Transitions)
 	}
 	if _, err := fmt.Fprintf(w, "generation %d → %d\n\n", p.From, p.To); err != nil {
 		return err

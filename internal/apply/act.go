@@ -48,6 +48,7 @@ func (m *move) act(ctx context.Context) error {
 		m.raiseBridge,
 		m.rescue,
 		m.stopUnits,
+		m.endOutlived,
 		m.freeNetworks,
 		func(context.Context) error { return m.flip(staged) },
 		m.handOver,
@@ -126,7 +127,11 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 // stopUnits stops what cannot be handed over, and sees that it is down. A unit
 // that ended badly is down all the same.
 func (m *move) stopUnits(ctx context.Context) error {
-	failed := m.jobs(ctx, host.Stop, m.plan.Stop)
+	triggers := slices.IndexFunc(m.plan.Stop, func(name string) bool { return turnToStop(name) > 0 })
+	if triggers < 0 {
+		triggers = len(m.plan.Stop)
+	}
+	failed := append(m.jobs(ctx, host.Stop, m.plan.Stop[:triggers]), m.jobs(ctx, host.Stop, m.plan.Stop[triggers:])...)
 	up, err := m.stillUp(ctx, m.plan.Stop)
 	if err != nil {
 		return err
@@ -251,11 +256,11 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
-		if m.seen.units[u.Name].Up() && !slices.Contains(were, u.Name) {
+		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
 	}
-	touched := m.plan.Touched()
+	touched := slices.Concat(m.plan.Touched(), m.plan.Stop)
 	now, err := m.node.Systemd.Units(ctx, were)
 	return slices.DeleteFunc(were, func(name string) bool {
 		depends := slices.Contains(m.plan.Dependents, name)
@@ -304,6 +309,7 @@ func (m *move) confirm(ctx context.Context) error {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
+				Container: containerOf(m.node.Layout, u.Name),
 			})
 		}
 	}

@@ -25,6 +25,7 @@ type Input struct {
 	Adopted   bool
 	Digest    string // of all that the manifest was read from
 	Resources []units.Resource
+	Moved     units.Moves
 }
 
 // convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.
@@ -47,16 +48,24 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},
 	}}
 	kept := c.keep(previous)
 	had := contents(previous)
+	texts := map[string]string{} // of the units that systemd is given, by name
 	for _, r := range resources {
-		path, same := filepath.Join("quadlet", units.QuadletFile(r)), kept[r.Address]
-		if r.File != nil {
+		path, same := "", kept[r.Address]
+		switch r.Address.Kind {
+		case units.KindContainer, units.KindVolume, units.KindNetwork:
+			path = filepath.Join("quadlet", units.QuadletFile(r))
+		case units.KindUnit:
+			path = filepath.Join(generator.NormalDir, r.Name)
+			texts[r.Name] = units.Render(r)
+			c.add(r, texts[r.Name], enablement(r))
+		case units.KindFile:
 			path, same = filepath.Join("files", r.File.Digest), had[r.File.Digest]
 		}
 		switch {
@@ -69,10 +78,11 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 		}
 	}
 	if converter != nil {
-		err = c.convert(ctx, l, converter, kept, previous)
+		err = c.convert(ctx, l, converter, kept, previous, texts)
 	} else {
 		c.unconverted()
 	}
+	c.give(texts)
 	return c, err
 }
 
@@ -84,10 +94,52 @@ func fingerprint(c Converter) string {
 	return c.Fingerprint()
 }
 
+// enablement returns the links that systemctl enable would make of the [Install]
+// of a plain unit, with what they lead to.
+func enablement(r units.Resource) map[string]string {
+	links := map[string]string{}
+	for key, dir := range map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"} {
+		for _, value := range r.Values("Install", key) {
+			for by := range strings.FieldsSeq(value) {
+				links[filepath.Join(by+dir, r.Name)] = "../" + r.Name
+			}
+		}
+	}
+	return links
+}
+
+// add has the generation give systemd a unit, with those of the links that enable
+// it.
+func (c *Compiled) add(r units.Resource, text string, links map[string]string) {
+	u := state.Unit{Name: units.Unit(r), Resource: r.Address, Digest: units.RunDigest(text), Text: state.TextDigest(text)}
+	for link, to := range links {
+		if filepath.Base(link) == u.Name {
+			u.Wanted = true
+			u.Links = append(u.Links, link)
+			c.Tree.Links[filepath.Join(generator.NormalDir, link)] = to
+		}
+	}
+	slices.Sort(u.Links)
+	c.Generation.Units = append(c.Generation.Units, u)
+}
+
+// give sorts the units, and writes those of which there is a text into the one
+// file that a boot reads.
+func (c *Compiled) give(texts map[string]string) {
+	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
+	var given []generator.Given
+	for _, u := range c.Generation.Units {
+		if text, ok := texts[u.Name]; ok {
+			given = append(given, generator.Given{Name: u.Name, Links: u.Links, Text: text})
+		}
+	}
+	c.Tree.Files[generator.UnitsFile] = generator.FormatUnits(given)
+}
+
 // unconverted names the units that the generator is to make of the Quadlets.
 func (c *Compiled) unconverted() {
 	for _, r := range c.Generation.Resources {
-		if name := units.Unit(r); name != "" {
+		if name := units.Unit(r); units.QuadletFile(r) != "" {
 			c.Generation.Units = append(c.Generation.Units, state.Unit{
 				Name: name, Resource: r.Address, Digest: state.TextDigest(units.Render(r)),
 			})
@@ -139,9 +191,10 @@ func sameResource(a, b units.Resource) bool {
 	return reflect.DeepEqual(unplaced(a), unplaced(b))
 }
 
-// unplaced returns the resource without its positions and contents.
+// unplaced returns the resource without its positions, contents and policy,
+// which make no difference to what becomes of it.
 func unplaced(r units.Resource) units.Resource {
-	r.Position = units.Position{}
+	r.Position, r.Policy = units.Position{}, nil
 	r.Sections = slices.Clone(r.Sections)
 	for i, s := range r.Sections {
 		entries := slices.Clone(s.Entries)
@@ -158,8 +211,11 @@ func unplaced(r units.Resource) units.Resource {
 	return r
 }
 
-// convert runs the converter over what is not kept, and what that refers to.
-func (c *Compiled) convert(ctx context.Context, l state.Layout, converter Converter, kept map[units.Address]bool, previous state.Generation) error {
+// convert runs the converter over the Quadlets that are not kept, and what they
+// refer to, and adds the texts of all.
+func (c *Compiled) convert(
+	ctx context.Context, l state.Layout, converter Converter, kept map[units.Address]bool, previous state.Generation, texts map[string]string,
+) error {
 	quadlets, fresh := c.toConvert(kept)
 	out := generator.Output{}
 	if len(quadlets) > 0 {
@@ -176,43 +232,29 @@ func (c *Compiled) convert(ctx context.Context, l state.Layout, converter Conver
 		}
 	}
 	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint() + "\n")
-	texts := map[string]string{}
-	if slices.ContainsFunc(previous.Units, func(u state.Unit) bool { return kept[u.Resource] }) {
+	isKept := func(u state.Unit) bool { return kept[u.Resource] && u.Resource.Kind != units.KindUnit }
+	if slices.ContainsFunc(previous.Units, isKept) {
 		before, err := generator.ReadUnits(filepath.Join(l.Generation(previous.Number), generator.UnitsFile))
 		if err != nil {
 			return err
 		}
+		was := map[string]string{}
 		for _, u := range before {
-			texts[u.Name] = u.Text
+			was[u.Name] = u.Text
 		}
-	}
-	for _, u := range previous.Units {
-		if kept[u.Resource] {
-			c.keepUnit(u)
+		for _, u := range previous.Units {
+			if isKept(u) {
+				texts[u.Name] = was[u.Name]
+				c.keepUnit(u)
+			}
 		}
 	}
 	for _, r := range fresh {
-		name := units.Unit(r)
-		text := out.Units[name]
-		texts[name] = text
-		c.Tree.Files[filepath.Join(generator.NormalDir, name)] = []byte(text)
-		u := state.Unit{Name: name, Resource: r.Address, Digest: units.RunDigest(text), Text: state.TextDigest(text)}
-		for link, to := range out.Links {
-			if filepath.Base(link) == name {
-				u.Wanted = true
-				u.Links = append(u.Links, link)
-				c.Tree.Links[filepath.Join(generator.NormalDir, link)] = to
-			}
-		}
-		slices.Sort(u.Links)
-		c.Generation.Units = append(c.Generation.Units, u)
+		text := out.Units[units.Unit(r)]
+		texts[units.Unit(r)] = text
+		c.Tree.Files[filepath.Join(generator.NormalDir, units.Unit(r))] = []byte(text)
+		c.add(r, text, out.Links)
 	}
-	slices.SortFunc(c.Generation.Units, func(a, b state.Unit) int { return strings.Compare(a.Name, b.Name) })
-	given := make([]generator.Given, len(c.Generation.Units))
-	for i, u := range c.Generation.Units {
-		given[i] = generator.Given{Name: u.Name, Links: u.Links, Text: texts[u.Name]}
-	}
-	c.Tree.Files[generator.UnitsFile] = generator.FormatUnits(given)
 	return nil
 }
 
@@ -243,7 +285,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 		used := byAddress[a]
 		name := units.QuadletFile(used)
 		if _, seen := quadlets[name]; seen || name == "" {
-			return
+			return // a plain unit refers to services, not to Quadlets
 		}
 		quadlets[name] = units.Render(used)
 		for _, next := range used.Uses {
@@ -251,7 +293,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 		}
 	}
 	for _, r := range c.Generation.Resources {
-		if r.Address.Kind == units.KindFile || kept[r.Address] {
+		if units.QuadletFile(r) == "" || kept[r.Address] {
 			continue
 		}
 		fresh = append(fresh, r)
@@ -268,7 +310,9 @@ func (c *Compiled) faults(ctx context.Context, converter Converter, refused []ge
 	named := map[string]bool{}
 	byFile := map[string]units.Resource{}
 	for _, r := range c.Generation.Resources {
-		byFile[units.QuadletFile(r)] = r
+		if file := units.QuadletFile(r); file != "" {
+			byFile[file] = r
+		}
 	}
 	for _, refusal := range refused {
 		r, ok := byFile[refusal.File]

@@ -11,8 +11,8 @@ import (
 )
 
 // Export writes what was compiled into a directory that is not there or is
-// empty: the Quadlets below quadlet, the config files below files, at their
-// paths.
+// empty: the Quadlets below quadlet, plain units below units, the config files
+// below files, at their paths.
 func Export(c Compiled, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -34,9 +34,12 @@ func Export(c Compiled, dir string) error {
 		return err
 	}
 	for _, r := range c.Generation.Resources {
-		if r.File != nil {
+		switch r.Address.Kind {
+		case units.KindFile:
 			err = write(filepath.Join("/files", r.File.Path), r.File.Content, r.File.Mode)
-		} else {
+		case units.KindUnit:
+			err = write(filepath.Join("/units", r.Name), []byte(units.Render(r)), 0o644)
+		case units.KindContainer, units.KindVolume, units.KindNetwork:
 			err = write(filepath.Join("/quadlet", units.QuadletFile(r)), []byte(units.Render(r)), 0o644)
 		}
 		if err != nil {

@@ -17,30 +17,25 @@ const builtin = "builtin"
 const leaveIt = "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
 
 // judge decides the transitions that need it, and returns them with the
-// refusals. before is the generation in force.
-func judge(transitions []state.Transition, before, desired state.Generation) ([]state.Transition, units.Faults) {
-	judged := make([]state.Transition, len(transitions))
-	var refused units.Faults
-	old, now := byAddress(before), byAddress(desired)
-	holder := map[units.Target]units.Resource{}
-	for _, r := range before.Resources {
-		holder[units.Targets(r)[0]] = r
+// refusals.
+func judge(b before, desired state.Generation) ([]state.Transition, units.Faults) {
+	j := judgement{seen: b.seen.observed, old: byAddress(b.generation), now: byAddress(desired), holder: map[units.Target]units.Resource{}}
+	for _, r := range b.generation.Resources {
+		j.holder[units.Targets(r)[0]] = r
 	}
-	for i, t := range transitions {
-		was, ok := old[t.Resource]
-		if !ok {
-			was = holder[t.From] // it had another address
-		}
-		t, hint := decide(t, was, now[t.Resource])
+	judged := make([]state.Transition, len(b.transitions))
+	var refused units.Faults
+	for i, t := range b.transitions {
+		t, hint := j.decide(t)
 		if t.Decision != "" {
 			t.Policy = builtin
 		}
 		if t.Decision == state.Refuse {
-			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t, now[t.Resource]), Hint: hint})
+			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t, j.now[t.Resource]), Hint: hint})
 		}
 		judged[i] = t
 	}
-	refused = append(refused, strayed(before, desired)...)
+	refused = append(refused, strayed(b.generation, desired)...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
@@ -53,43 +48,183 @@ func byAddress(g state.Generation) map[units.Address]units.Resource {
 	return m
 }
 
+// judgement is what decisions are taken on.
+type judgement struct {
+	seen     state.Observed
+	old, now map[units.Address]units.Resource // before and desired
+	holder   map[units.Target]units.Resource  // before, by the first target
+}
+
+// was returns what the resource of a transition was before.
+func (j judgement) was(t state.Transition) units.Resource {
+	if r, ok := j.old[t.Resource]; ok {
+		return r
+	}
+	return j.holder[t.From] // it had another address
+}
+
+// policy returns what the manifest says of a decision, or else what holds by
+// default. Of what is no longer declared, what was said last counts.
+func (j judgement) policy(t state.Transition, key string, byDefault state.Decision) state.Decision {
+	r, declared := j.now[t.Resource]
+	if !declared {
+		r = j.was(t)
+	}
+	return cmp.Or(state.Decision(r.Policy[key]), byDefault)
+}
+
 // decide is the table of decisions.
-func decide(t state.Transition, before, desired units.Resource) (decided state.Transition, hint string) {
-	volume := t.Resource.Kind == units.KindVolume
+func (j judgement) decide(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
 		t.Decision = state.Refuse
 		return t, leaveIt
 	case state.Rename:
-		t.Decision = state.Follow
-		if t.From.Kind() == units.TargetVolume {
-			t.Decision = state.Refuse
-			t.Reason = "its data would stay behind and an empty volume take its place"
-			return t, fmt.Sprintf("keep the data where it is with VolumeName: %q", t.From.Name())
-		}
+		return j.rename(t)
 	case state.Update:
-		if volume && !sameSection(before, desired, "Volume") {
+		if t.Resource.Kind == units.KindVolume && !sameSection(j.was(t), j.now[t.Resource], "Volume") {
 			t.Decision = state.Refuse
 			t.Reason = "podman cannot change a volume that exists"
 			return t, "give it back its former options, or declare a new volume beside it"
 		}
 	case state.Transfer:
-		t.Decision = state.Transferred
+		return j.transfer(t)
 	case state.Remove:
-		t.Decision = state.Removed
-		if volume {
-			t.Decision = state.Keep
-			t.Reason = "a volume holds data"
-		}
+		return j.remove(t)
 	case state.Drift:
-		t.Decision = state.Restore
-		if t.Reason == "is a directory" {
-			t.Decision = state.Refuse
-			return t, "move it out of the way"
-		}
+		return j.drift(t)
 	case state.Create:
+		if former, ok := j.lookalike(t.Resource); ok {
+			t.Reason = fmt.Sprintf("looks like %s, which goes; if it is the same, say moved: [{from: %q, to: %q}]", former, former, t.Resource)
+		}
 	}
 	return t, ""
+}
+
+const asThePolicySays = "as its policy says"
+
+func (j judgement) rename(t state.Transition) (decided state.Transition, hint string) {
+	t.Decision = j.policy(t, "rename", state.Follow)
+	switch {
+	case t.From.Kind() == units.TargetVolume:
+		t.Decision = state.Refuse
+		t.Reason = "its data would stay behind and an empty volume take its place"
+		return t, fmt.Sprintf("keep the data where it is with VolumeName: %q", t.From.Name())
+	case t.Decision == state.Refuse:
+		t.Reason = asThePolicySays
+		return t, fmt.Sprintf("give it back the name %s, or allow it with policy: rename: \"follow\"", t.From.Name())
+	}
+	t.Decision = state.Follow
+	return t, ""
+}
+
+func (j judgement) transfer(t state.Transition) (decided state.Transition, hint string) {
+	t.Decision = j.policy(t, "transfer", state.Transferred)
+	switch {
+	case t.Decision == state.Refuse:
+		t.Reason += ": " + asThePolicySays
+		return t, "give it back its former address, or allow it with policy: transfer: \"transfer\""
+	case len(t.Candidates) > 1:
+		t.Decision = state.Refuse
+		return t, fmt.Sprintf("say which, with moved: [{from: %q, to: %q}]", t.Candidates[0], t.Resource)
+	}
+	return t, ""
+}
+
+func (j judgement) remove(t state.Transition) (decided state.Transition, hint string) {
+	byDefault := state.Removed
+	if t.Resource.Kind == units.KindVolume {
+		byDefault = state.Keep
+	}
+	t.Decision = j.policy(t, "remove", byDefault)
+	switch {
+	case t.Decision == state.Refuse:
+		t.Reason = asThePolicySays
+		return t, "declare it again, with policy: remove: \"remove\", before it goes"
+	case t.Decision == state.Keep && t.Resource.Kind == units.KindVolume:
+		t.Reason = "a volume holds data"
+	case t.Decision == state.Keep && runs(t.Resource.Kind):
+		t.Decision = state.Refuse
+		t.Reason = "its policy keeps it, and without its unit nothing could stop it any more"
+		return t, "declare it again, or let it go with policy: remove: \"remove\" before it is taken away"
+	case t.Decision == state.Keep:
+		t.Reason = asThePolicySays
+	}
+	return t, ""
+}
+
+// runs reports whether what is of that kind runs on the machine.
+func runs(k units.Kind) bool {
+	switch k {
+	case units.KindVolume, units.KindNetwork, units.KindFile:
+		return false
+	case units.KindContainer:
+	}
+	return true
+}
+
+func (j judgement) drift(t state.Transition) (decided state.Transition, hint string) {
+	t.Decision = j.policy(t, "drift", state.Restore)
+	switch {
+	case t.Reason == "is a directory":
+		t.Decision = state.Refuse
+		return t, "move it out of the way"
+	case t.Decision == state.Refuse:
+		t.Reason += ": to be refused " + asThePolicySays
+		return t, "look at what changed, and put it back or into the manifest"
+	case j.seen.Overridden[t.From] != "":
+		t.Decision = state.Keep // found is not ours, and a mask is its owner's word
+	}
+	return t, ""
+}
+
+// lookalike returns the address of the one resource that goes and that the one
+// that comes is equal to, in all but its names.
+func (j judgement) lookalike(a units.Address) (units.Address, bool) {
+	var former []units.Address
+	for other, r := range j.old {
+		if _, stays := j.now[other]; !stays && alike(r, j.now[a]) {
+			former = append(former, other)
+		}
+	}
+	for other, r := range j.now {
+		if _, was := j.old[other]; !was && other != a && alike(r, j.now[a]) {
+			return units.Address{}, false
+		}
+	}
+	if len(former) != 1 {
+		return units.Address{}, false
+	}
+	return former[0], true
+}
+
+// alike reports whether two resources are equal in all but their names.
+func alike(a, b units.Resource) bool {
+	if a.Address.Kind != b.Address.Kind {
+		return false
+	}
+	if a.File != nil {
+		return a.File.Digest == b.File.Digest
+	}
+	return sameResource(nameless(a), nameless(b))
+}
+
+// nameless returns the resource without what it is called and what that leads
+// to.
+func nameless(r units.Resource) units.Resource {
+	r.Address, r.Name, r.Uses = units.Address{Kind: r.Address.Kind}, "", nil
+	sections := slices.Clone(r.Sections)
+	for i, s := range sections {
+		sections[i].Entries = slices.DeleteFunc(slices.Clone(s.Entries), func(e units.Entry) bool {
+			switch e.Key {
+			case "ContainerName", "VolumeName", "NetworkName", "ServiceName":
+				return true
+			}
+			return false
+		})
+	}
+	r.Sections = sections
+	return r
 }
 
 // refusal says what was refused, in words.
@@ -101,7 +236,11 @@ func refusal(t state.Transition, r units.Resource) string {
 		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Reason)
 	case state.Drift:
 		return t.To.Name() + " " + t.Reason
-	case state.Create, state.Update, state.Transfer, state.Remove:
+	case state.Remove:
+		return fmt.Sprintf("%s is to go: %s", t.From, t.Reason)
+	case state.Transfer:
+		return fmt.Sprintf("transfer of %s: it %s", t.To, t.Reason)
+	case state.Create, state.Update:
 	}
 	return fmt.Sprintf("%s of %s: %s", t.Kind, units.Object(r), t.Reason)
 }

@@ -81,6 +81,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
 	}
+	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
 	seen.observed.Taken, err = n.taken(ctx, fresh, seen)
 	return seen, err
 }
@@ -115,6 +116,42 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 		found[name] = d.Fragment
 	}
 	return found, err
+}
+
+// overridden says of the units that are declared and ours what keeps systemd from
+// running them by our definition.
+func (n *Node) overridden(desired state.Generation, ours map[units.Target]bool, now map[string]host.Unit) map[units.Target]string {
+	var names []string
+	for _, u := range desired.Units {
+		if ours[units.Of(units.TargetUnit, u.Name)] {
+			names = append(names, u.Name)
+		}
+	}
+	found := map[units.Target]string{}
+	defined := generator.Definitions(n.Layout.Root, names)
+	for _, name := range names {
+		t := units.Of(units.TargetUnit, name)
+		switch path := defined[name]; {
+		case now[name].Load == "masked" || isMask(path):
+			found[t] = "is masked"
+		case path != "":
+			found[t] = "is defined by " + path + ", which comes before meshgen's"
+		}
+	}
+	return found
+}
+
+// isMask reports whether a unit file is a mask, systemd.unit(5): a link to
+// /dev/null, or empty.
+func isMask(path string) bool {
+	if path == "" {
+		return false
+	}
+	if to, err := os.Readlink(path); err == nil {
+		return to == os.DevNull
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
 func (n *Node) lookAtFiles(paths map[units.Target]bool) (map[units.Target]state.FileState, error) {

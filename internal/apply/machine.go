@@ -44,6 +44,7 @@ type Podman interface {
 	Pull(ctx context.Context, image string) error
 	RemoveContainer(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error
+	RemoveVolume(ctx context.Context, name string) error
 }
 
 // Converter makes services of Quadlets: that of the machine is

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,6 +26,8 @@ type Plan struct {
 	// Stop are the units that cannot be handed over, or whose names or ports
 	// others need.
 	Stop []string
+	// End are containers that run on while their units are down.
+	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
 	// Write are files to be put in place.
@@ -38,6 +41,8 @@ type Plan struct {
 	Restart     []string
 	ReloadUnits []string
 	Start       []string
+	// Idle are those of Start that were down, of a declaration that changed.
+	Idle []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
@@ -50,6 +55,9 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
+	// Settings says that a resource has another policy, which a new generation is
+	// to remember.
+	Settings bool
 
 	reasons map[reasonKey]string
 }
@@ -65,14 +73,14 @@ func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op,
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Rescue)+len(p.Stop)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
-		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread
+	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings
 }
 
 // offline returns the plan for a system that does not run: its files and its
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
-	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, reasons: p.reasons}
+	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
 }
 
 // TakenDown are the units that are up and that the plan stops, if only to start
@@ -94,12 +102,28 @@ func (p Plan) Touched() []string {
 	return names
 }
 
+// without returns the plan with these units down in the end, and not started for
+// their own sake.
+func (p Plan) without(names []string, now map[string]host.Unit) Plan {
+	among := func(name string) bool { return slices.Contains(names, name) }
+	p.Start = slices.DeleteFunc(p.Start, among)
+	p.Restart = slices.DeleteFunc(p.Restart, among)
+	p.ReloadUnits = slices.DeleteFunc(p.ReloadUnits, among)
+	for _, name := range names {
+		if now[name].Up() && !slices.Contains(p.Stop, name) {
+			p.Stop = append(p.Stop, name)
+			p.reasons[reasonKey{"stop", name}] = "it was down before"
+		}
+	}
+	return p
+}
+
 // before is what a plan starts from.
 type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
-	transitions []state.Transition
+	transitions []state.Transition // judged
 }
 
 // makePlan says what has to be done to get from before to desired. It is pure.
@@ -109,6 +133,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		unit: map[string]state.Unit{}, of: map[units.Address]string{}, resource: byAddress(desired), old: byAddress(b.generation),
 		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
 		handover: map[string]string{}, reload: map[string]bool{},
+		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{},
 	}
 	p.plan.reasons = map[reasonKey]string{}
 	for _, u := range desired.Units {
@@ -117,6 +142,14 @@ func makePlan(b before, desired state.Generation) Plan {
 	}
 	for _, r := range b.records {
 		p.record[r.Target] = r
+	}
+	for _, t := range b.transitions {
+		switch {
+		case t.Kind == state.Remove:
+			p.removal[t.Resource] = t
+		case t.Kind == state.Drift && t.Decision == state.Keep:
+			p.kept[t.To] = true
+		}
 	}
 	p.names()
 	p.files()
@@ -149,6 +182,8 @@ type planner struct {
 	restart  map[string]bool
 	reload   map[string]bool
 	handover map[string]string // old name by new
+	removal  map[units.Address]state.Transition
+	kept     map[units.Target]bool // left as other hands made them
 	plan     Plan
 }
 
@@ -172,12 +207,29 @@ func (p *planner) names() {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
 		case r.Target.Kind() == units.TargetDir && p.holdsDeclared(r.Target, declared):
-		case r.Target.Kind() == units.TargetVolume:
+		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		default:
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}
 	}
+}
+
+// holds reports whether a name that is no longer declared is let be: that of a
+// volume, unless its resource goes for good, and what a policy keeps.
+func (p *planner) holds(r state.Record) bool {
+	removal, goes := p.removal[r.Resource]
+	switch {
+	case r.Target.Kind() == units.TargetUnit:
+		return false
+	case goes && removal.Decision == state.Keep:
+		p.because("hold", string(r.Target), removal.Reason)
+		return true
+	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
+		p.because("hold", string(r.Target), "it holds data")
+		return true
+	}
+	return false
 }
 
 // holdsDeclared reports whether a declared file lies below a directory.
@@ -193,7 +245,7 @@ func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool
 // emits reports whether the ledger does not yet have the target just so.
 func (p *planner) emits(t units.Target, r units.Resource) bool {
 	record, ours := p.record[t]
-	if !ours || record.State != state.Live || record.Resource != r.Address {
+	if !ours || record.State != state.Live || record.Resource != r.Address || record.Recorded != (units.Address{}) {
 		return true
 	}
 	switch t.Kind() {
@@ -215,7 +267,7 @@ func (p *planner) files() {
 		want := state.FileState{Digest: r.File.Digest, Meta: state.FileMeta(*r.File)}
 		record := p.record[t]
 		lies, there := p.seen.observed.Files[t]
-		if there && lies == want && record.State == state.Live {
+		if p.kept[t] || (there && lies == want && record.State == state.Live) {
 			continue
 		}
 		p.plan.Write = append(p.plan.Write, r)
@@ -274,6 +326,12 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
 		}
+		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
+			p.plan.Idle = append(p.plan.Idle, u.Name)
+		}
+	case p.seen.observed.Damaged[r.Target]:
+		p.restart[u.Name] = true
+		p.because("restart", u.Name, "its definition was changed by other hands")
 	case u.Resource.Kind != units.KindContainer || p.runs(r, u):
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
@@ -401,6 +459,13 @@ func (p *planner) newUnit(u state.Unit) {
 }
 
 func (p *planner) finish() Plan {
+	for name, u := range p.seen.units {
+		if u.Load == "masked" { // systemd starts none of them
+			delete(p.start, name)
+			delete(p.restart, name)
+			delete(p.reload, name)
+		}
+	}
 	for name := range p.restart {
 		delete(p.reload, name)
 	}
@@ -416,6 +481,7 @@ func (p *planner) finish() Plan {
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
 	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(turnToStop(a), turnToStop(b)) })
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -427,7 +493,21 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
+	p.plan.Settings = slices.ContainsFunc(p.desired.Resources, func(r units.Resource) bool {
+		before, was := p.old[r.Address]
+		return was && !maps.Equal(before.Policy, r.Policy)
+	})
 	return p.plan
+}
+
+// turnToStop puts what starts other units before all else: a service whose timer or
+// socket is still there may be back as soon as it is down.
+func turnToStop(unit string) int {
+	switch filepath.Ext(unit) {
+	case ".timer", ".socket", ".path", ".automount":
+		return 0
+	}
+	return 1
 }
 
 // rank puts what others need before them: networks and volumes before
@@ -447,5 +527,5 @@ func (p *planner) rank(unit string) int {
 // rereads reports whether a unit file comes, goes or changes.
 func (p *planner) rereads() bool {
 	isUnit := func(t units.Target) bool { return t.Kind() == units.TargetUnit }
-	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit)
+	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit) || len(p.seen.observed.Damaged) > 0
 }

@@ -485,6 +485,31 @@ func TestPlan(t *testing.T) {
 
 // A plan that is done leaves nothing to be planned, but for what was stopped by
 // hand.
+// One that takes over what another has mounted starts after the other is down:
+// two at once on one directory of a database would be the end of it.
+func TestVolumeGoesToAnotherContainer(t *testing.T) {
+	had := func(x, y string) state.Generation {
+		return generation(1, container("x", "x", x), container("y", "y", y), volume("v", "v"))
+	}
+	for _, source := range []string{"v.volume", "/srv/data", "outside"} {
+		for _, test := range []struct{ before, after [2]string }{
+			{[2]string{source + ":/data", ":"}, [2]string{":", source + ":/data"}},
+			{[2]string{source + ":/data", "other:/data"}, [2]string{"other:/data", source + ":/data"}},
+		} {
+			b := running(had("Volume="+test.before[0], "Volume="+test.before[1]))
+			plan := makePlan(b, had("Volume="+test.after[0], "Volume="+test.after[1]))
+			if !slices.Contains(plan.Stop, "x.service") {
+				t.Errorf("%s: %v", source, shown(plan))
+			}
+		}
+		// Where both have it, before or after, that is what the owner wants.
+		b := running(had("Volume="+source+":/data", "Volume="+source+":/data"))
+		if plan := makePlan(b, had("Volume="+source+":/data", "Volume=:")); len(plan.Stop) > 0 {
+			t.Errorf("%s: %v", source, shown(plan))
+		}
+	}
+}
+
 func TestPlanIsEmptyWhereNothingIsToBeDone(t *testing.T) {
 	g := generation(1, container("a", "a", "PublishPort=80:80", "uses=network/n"), network("n", "n", "Subnet=10.0.0.0/24"),
 		volume("v", "v"), file("f", "/d/f", "1", "a=restart"))
@@ -825,7 +850,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			judged, refused := judge([]state.Transition{test.transition}, old, generation(2, test.new...))
+			judged, refused := judge(before{generation: old, transitions: []state.Transition{test.transition}}, generation(2, test.new...))
 			if len(judged) != 1 || judged[0].Decision != test.want {
 				t.Errorf("judged %+v, want %q", judged, test.want)
 			}
@@ -854,7 +879,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 			Reason: "it exists", Position: units.Position{File: "m.cue", Line: line, Column: 1},
 		}
 	}
-	_, refused := judge([]state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}, state.Generation{}, generation(1))
+	_, refused := judge(before{transitions: []state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}}, generation(1))
 	var lines []int
 	for _, f := range refused {
 		lines = append(lines, f.Position.Line)

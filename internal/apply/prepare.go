@@ -2,8 +2,12 @@ package apply
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"slices"
 
+	"meshgen/generator"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -27,16 +31,25 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	compiled, err := n.compile(ctx, in, current)
+	damaged, err := n.damaged(current)
+	if err != nil {
+		return Prepared{}, err
+	}
+	base := current
+	if len(damaged) > 0 {
+		base.Converter = "" // no unit of it is taken over, only the contents of files
+	}
+	compiled, err := n.compile(ctx, in, base)
 	if err != nil {
 		return Prepared{}, err
 	}
 	p := Prepared{From: current.Number, To: current.Number, compiled: compiled}
-	p.before, err = n.lookBefore(ctx, current, compiled.Generation)
+	p.before, err = n.lookBefore(ctx, current, compiled.Generation, damaged)
 	if err != nil {
 		return Prepared{}, err
 	}
-	p.Transitions, p.Rejected = judge(p.before.transitions, current, compiled.Generation)
+	p.Transitions, p.Rejected = judge(p.before, compiled.Generation)
+	p.before.transitions = p.Transitions
 	if len(p.Rejected) > 0 {
 		return p, nil
 	}
@@ -62,7 +75,10 @@ func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Pl
 		return plan.offline(), nil
 	}
 	var err error
-	plan.Dependents, err = n.dependents(ctx, plan)
+	if plan.Dependents, err = n.dependents(ctx, plan); err != nil {
+		return plan, err
+	}
+	plan.End, err = n.outlived(ctx, plan, b)
 	return plan, err
 }
 
@@ -77,7 +93,9 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 	part := append(plan.Touched(), down...)
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(part, name) })
 	found, err := n.Systemd.Units(ctx, names)
-	return slices.DeleteFunc(names, func(name string) bool { return found[name].Active != "active" }), err
+	return slices.DeleteFunc(names, func(name string) bool {
+		return found[name].Active != "active" || found[name].Load == "masked"
+	}), err
 }
 
 // compile spares the work where the manifest is that of the generation in force
@@ -89,12 +107,43 @@ func (n *Node) compile(ctx context.Context, in Input, current state.Generation) 
 	return Compile(ctx, n.Layout, n.Converter, in, current)
 }
 
-func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation) (before, error) {
-	b := before{generation: from, records: n.records()}
+// damaged returns the units of the generation in force that are no longer as they
+// were written.
+func (n *Node) damaged(g state.Generation) (map[units.Target]bool, error) {
+	if g.Converter == "" {
+		return nil, nil // the generator makes them at boot
+	}
+	given, err := generator.ReadUnits(filepath.Join(n.Layout.Generation(g.Number), generator.UnitsFile))
+	damaged := map[units.Target]bool{}
+	for _, u := range g.Units {
+		damaged[units.Of(units.TargetUnit, u.Name)] = true
+	}
+	if err != nil && !errors.Is(err, generator.ErrUnits) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		return damaged, nil
+	}
+	text := make(map[string]string, len(given))
+	for _, u := range given {
+		text[u.Name] = u.Text
+	}
+	for _, u := range g.Units {
+		if t, ok := text[u.Name]; ok && state.TextDigest(t) == u.Text {
+			delete(damaged, units.Of(units.TargetUnit, u.Name))
+		}
+	}
+	return damaged, nil
+}
+
+func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, damaged map[units.Target]bool) (before, error) {
+	var b before
+	b.generation, b.records = state.Rehome(desired, from, n.records())
 	var err error
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
+	b.seen.observed.Damaged = damaged
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"meshgen/internal/durable"
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // Unfinished says of a switch that has not ended whether it runs or was cut
@@ -64,7 +65,28 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	if err != nil {
 		return Outcome{}, err
 	}
-	return n.retreat(ctx, aim, current, state.Undone, nil, progress)
+	return n.retreat(ctx, aim, current, state.Undone, undo{idle: n.idle()}, progress)
+}
+
+// undo is what is known of a switch that is to be undone.
+type undo struct {
+	down []string // units that it took down beside its own
+	idle []string // units that were down before it
+}
+
+// undo returns what has to be put back after the move.
+func (m *move) undo() undo { return undo{down: m.plan.Dependents, idle: m.plan.Idle} }
+
+// idle returns the units that a switch that was cut short was to start, and that
+// were down before.
+func (n *Node) idle() []string {
+	var names []string
+	for _, r := range n.records() {
+		if r.Due && r.DueWhy == state.Idle {
+			names = append(names, r.Target.Name())
+		}
+	}
+	return names
 }
 
 // clearPending removes the link of a switch that had ended but for that.
@@ -97,7 +119,7 @@ func (n *Node) generation(number int) (state.Generation, error) {
 
 // advance takes an unfinished switch on from where it was cut short.
 func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options, progress Progress) (Outcome, error) {
-	m, err := n.again(ctx, from, to, progress)
+	m, err := n.again(ctx, from, to, nil, progress)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -105,18 +127,21 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 }
 
 // again makes the move from one generation to another anew, by what the ledger
-// and the machine say now, and records what it brings.
-func (n *Node) again(ctx context.Context, from, to state.Generation, progress Progress) (*move, error) {
+// and the machine say now, and records what it brings. Units that are idle are not
+// brought up by it.
+func (n *Node) again(ctx context.Context, from, to state.Generation, idle []string, progress Progress) (*move, error) {
 	sweep(n.Layout, from, to)
 	n.forget()
-	b, err := n.lookBefore(ctx, from, to)
+	b, err := n.lookBefore(ctx, from, to, nil)
 	if err != nil {
 		return nil, err
 	}
+	b.transitions, _ = judge(b, to) // what was begun is not refused on its way
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
 	}
+	plan = plan.without(idle, b.seen.units)
 	faults, err := n.guard(ctx, plan, to)
 	if err != nil || len(faults) > 0 {
 		return nil, errors.Join(err, faults.Err())
@@ -148,17 +173,20 @@ func sweep(l state.Layout, generations ...state.Generation) {
 	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
 }
 
-// retreat brings back the set that an unfinished switch came from, and the units
-// that it is known to have taken down beside.
-func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, down []string, progress Progress) (Outcome, error) {
+// retreat brings back the set that an unfinished switch came from, with the units
+// that were up and down before as far as that is known.
+func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, was undo, progress Progress) (Outcome, error) {
 	out := Outcome{From: from.Number, To: to.Number, Result: result}
-	m, err := n.again(ctx, from, to, progress)
+	idle := slices.DeleteFunc(was.idle, func(name string) bool {
+		return !slices.ContainsFunc(to.Units, func(u state.Unit) bool { return u.Name == name })
+	})
+	m, err := n.again(ctx, from, to, idle, progress)
 	if err != nil {
 		out.Result = ""
 		return out, err
 	}
 	m.undoing = true
-	for _, name := range down {
+	for _, name := range was.down {
 		if !slices.Contains(m.plan.Dependents, name) {
 			m.plan.Dependents = append(m.plan.Dependents, name)
 		}
@@ -170,6 +198,9 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0
 	events, left := m.retire(ctx)
+	for _, name := range idle {
+		events = append(events, state.Event{Kind: state.EventDue, Generation: to.Number, Target: units.Of(units.TargetUnit, name), Why: state.Withdrawn})
+	}
 	if s, open := n.unfinished(); open {
 		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: result})
 	}

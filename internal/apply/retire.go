@@ -46,7 +46,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		events = append(events, state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: why})
 	}
 	for _, t := range m.plan.Hold {
-		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared; it holds data"})
+		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared: " + m.plan.Reason("hold", string(t))})
 	}
 	return events, errors.Join(errs...)
 }
@@ -145,8 +145,14 @@ func (m *move) unlink(t units.Target) error {
 func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]host.Unit) (why string, err error) {
 	switch t.Kind() {
 	case units.TargetUnit:
-		return m.why(t), m.retireUnit(ctx, t.Name(), found[t.Name()])
-	case units.TargetContainer, units.TargetNetwork:
+		if err := m.retireUnit(ctx, t.Name(), found[t.Name()]); err != nil {
+			return "", err
+		}
+		if err := m.removeTraces(m.records[t]); err != nil {
+			return "", err
+		}
+		return m.why(t), m.removeMadeBy(ctx, m.records[t])
+	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
 		if err := m.removeObject(ctx, t); err != nil {
 			return "", err
 		}
@@ -209,13 +215,19 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		return m.neverStarted(record)
 	}
 	o, there, err := m.node.object(ctx, t)
-	if err != nil || !there || !marked(o, record) || m.seen.foreign[o.Unit] != "" {
+	if err != nil || !there || !marked(o, record) {
 		return err
 	}
-	if t.Kind() == units.TargetContainer {
+	if m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container {
+		return nil // its unit is somebody else's by now, and has run it anew
+	}
+	switch t.Kind() {
+	case units.TargetContainer:
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
-	} else {
+	case units.TargetNetwork:
 		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
+	case units.TargetVolume:
+		err = m.node.Podman.RemoveVolume(ctx, o.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: remove: %w", t, err)
@@ -226,6 +238,25 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 		err = fmt.Errorf("%s: removed, and still there", t)
 	}
 	return err
+}
+
+// removeMadeBy removes what a unit that is gone left of its containers, whatever
+// they are called by now.
+func (m *move) removeMadeBy(ctx context.Context, unit state.Record) error {
+	if m.node.Systemd == nil || !runsContainer(unit) || m.seen.foreign[unit.Target.Name()] != "" {
+		return nil
+	}
+	containers, err := m.node.objects.get(ctx, units.TargetContainer)
+	if err != nil {
+		return err
+	}
+	for _, o := range madeBy(unit, containers) {
+		if err := m.node.Podman.RemoveContainer(ctx, o.ID); err != nil {
+			return fmt.Errorf("container:%s: remove: %w", o.Name, err)
+		}
+		m.node.forget()
+	}
+	return nil
 }
 
 func marked(o host.Object, r state.Record) bool {

@@ -26,6 +26,9 @@ func (p *planner) networks() {
 		if record := p.record[object]; record.State != state.Live {
 			continue
 		}
+		if next, stays := p.resource[r.Address]; stays && units.Unit(next) == units.Unit(r) && units.Object(next) != object {
+			p.haltNetwork(r, string(object)+" becomes "+string(units.Object(next)))
+		}
 		after, kept := now[object]
 		if kept && (sameSection(r, after, "Network") || p.madeBy(after)) {
 			continue
@@ -72,10 +75,16 @@ func networksByObject(g state.Generation) map[units.Target]units.Resource {
 // stops first.
 func (p *planner) free(network units.Resource, object units.Target) {
 	p.plan.Free = append(p.plan.Free, object)
-	p.halt(units.Unit(network), network.Address, string(object)+" makes room")
+	p.haltNetwork(network, string(object)+" makes room")
+}
+
+// haltNetwork stops a network's unit, which would not make another network while
+// it is up, and what uses it.
+func (p *planner) haltNetwork(network units.Resource, reason string) {
+	p.halt(units.Unit(network), network.Address, reason)
 	for _, r := range p.generation.Resources {
 		if slices.Contains(r.Uses, network.Address) && r.Address.Kind == units.KindContainer {
-			p.halt(units.Unit(r), r.Address, "it uses "+string(object))
+			p.halt(units.Unit(r), r.Address, "it uses "+string(units.Object(network)))
 		}
 	}
 }
@@ -105,8 +114,8 @@ func (p *planner) halt(name string, a units.Address, reason string) {
 	}
 }
 
-// contention has a unit stop first whose name, container name or port goes to
-// another resource.
+// contention has a unit stop first whose name, container name, port or data goes
+// to another resource.
 func (p *planner) contention() {
 	takes := map[units.Target]units.Address{}
 	ports := map[units.Port][]portUse{}
@@ -118,6 +127,15 @@ func (p *planner) contention() {
 			ports[anywhere(port)] = append(ports[anywhere(port)], portUse{port, r.Address})
 		}
 	}
+	had, has := storage(p.generation), storage(p.desired)
+	takers := map[string][]units.Address{} // of what each mounts, those that did not
+	for a, sources := range has {
+		for source := range sources {
+			if !had[a][source] {
+				takers[source] = append(takers[source], a)
+			}
+		}
+	}
 	for _, r := range p.generation.Resources {
 		now := r.Address
 		if !p.declared(now) {
@@ -126,6 +144,13 @@ func (p *planner) contention() {
 				continue // its unit stops as it is
 			}
 			now = u.Resource
+		}
+		for source := range had[r.Address] {
+			for _, taker := range takers[source] {
+				if taker != now && !has[now][source] {
+					p.halt(units.Unit(r), now, source+" goes to "+taker.String())
+				}
+			}
 		}
 		for _, t := range units.Targets(r) {
 			if taker, ok := takes[t]; ok && taker != now {
@@ -140,6 +165,27 @@ func (p *planner) contention() {
 			}
 		}
 	}
+}
+
+// storage returns what each container of a generation mounts: volumes, and paths
+// of the host.
+func storage(g state.Generation) map[units.Address]map[string]bool {
+	named := volumes(g)
+	found := map[units.Address]map[string]bool{}
+	for _, r := range g.Resources {
+		if r.Address.Kind != units.KindContainer {
+			continue
+		}
+		sources := map[string]bool{}
+		for _, source := range mounts(r) {
+			if volume, ok := named[source]; ok {
+				source = volume.Name()
+			}
+			sources[source] = source != ""
+		}
+		found[r.Address] = sources
+	}
+	return found
 }
 
 // portUse is a port that a declared resource takes.

@@ -44,6 +44,9 @@ func (p Plan) Steps() []Step {
 		steps = append(steps, Step{Op: "rescue", Target: units.Of(units.TargetUnit, name), Reason: "its recorded definition is put back"})
 	}
 	unit("stop", p.Stop)
+	for _, o := range p.End {
+		steps = append(steps, Step{Op: "end", Target: units.Of(units.TargetContainer, o.Container), Reason: "it outlived " + o.Unit})
+	}
 	for _, t := range p.Free {
 		steps = append(steps, Step{Op: "remove", Target: t, Reason: "makes room"})
 	}
@@ -68,7 +71,7 @@ func (p Plan) Steps() []Step {
 		}
 	}
 	for _, t := range p.Hold {
-		steps = append(steps, Step{Op: "hold", Target: t, Reason: "it holds data"})
+		steps = append(steps, Step{Op: "hold", Target: t, Reason: p.Reason("hold", string(t))})
 	}
 	return steps
 }

@@ -175,8 +175,11 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 		}
 		seen[name] = true
 		e := state.Event{Kind: state.EventDue, Target: t}
-		if slices.Contains(plan.Notified, name) {
+		switch {
+		case slices.Contains(plan.Notified, name):
 			e.Why = state.Again
+		case slices.Contains(plan.Idle, name):
+			e.Why = state.Idle
 		}
 		events = append(events, e)
 	}
@@ -194,11 +197,11 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 		// as it is, and must not stand in the way of the next switch.
 		return n.giveUp(m, err)
 	case err != nil && !m.inForce:
-		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.plan.Dependents, m.progress)
+		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.undo(), m.progress)
 		out.From = m.from.Number
 		return out, errors.Join(err, undo)
 	case (err != nil || len(failed) > 0) && m.fragile:
-		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.plan.Dependents, m.progress)
+		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.undo(), m.progress)
 		out.Failed = append(failed, out.Failed...)
 		return out, errors.Join(err, back)
 	}

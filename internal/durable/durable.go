@@ -1,7 +1,7 @@
 // Package durable changes files so that a power cut finds either the old or
 // the new, whole.
 //
-// When [WriteFile], [Symlink], [Rename] or [Remove] returns without an error,
+// When [WriteFile], [Symlink], [Rename], [Link] or [Remove] returns without an error,
 // the change outlives a power cut: the content and the directory entry have
 // both been synced. At every instant before that, the path holds all of what it
 // held before, or all of the new. After an error it holds one of the two, and
@@ -96,6 +96,26 @@ func Rename(from, to string) error {
 		return failed(to, "replace", err)
 	}
 	return syncDir(filepath.Dir(to))
+}
+
+// Link gives the file at path a second name in the same directory. It returns
+// once the directory is synced, also where the file had that name already: an
+// earlier link may not be on the disk yet. What else has the name is refused.
+func Link(path, second string) error {
+	err := os.Link(path, second)
+	if errors.Is(err, fs.ErrExist) && sameFile(path, second) {
+		err = nil
+	}
+	if err != nil {
+		return failed(second, "link", err)
+	}
+	return syncDir(filepath.Dir(second))
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Lstat(a)
+	y, errY := os.Lstat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // Remove unlinks the file or link at path. It returns once the directory is

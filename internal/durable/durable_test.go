@@ -173,3 +173,27 @@ func TestRemoveOfWhatIsAbsentIsFine(t *testing.T) {
 		t.Errorf("left %q", got)
 	}
 }
+
+func TestLinkGivesASecondNameOnce(t *testing.T) {
+	dir := t.TempDir()
+	path, second := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	if err := WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds its own
+		if err := Link(path, second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := WriteFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, second, "one", 0o600)
+	if err := Link(path, second); !errors.Is(err, fs.ErrExist) || !strings.HasPrefix(err.Error(), second+": link: ") {
+		t.Errorf("another file has the name: got %v", err)
+	}
+	wantFile(t, second, "one", 0o600)
+	if got := names(t, dir); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("left behind: %v", got)
+	}
+}

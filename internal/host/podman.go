@@ -146,6 +146,13 @@ func (p Podman) RemoveNetwork(ctx context.Context, name string) error {
 	return err
 }
 
+// RemoveVolume removes the volume of that name, with its data. One that a
+// container uses is an error.
+func (p Podman) RemoveVolume(ctx context.Context, name string) error {
+	_, err := p.run(ctx, "volume", "rm", "--", name)
+	return err
+}
+
 func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	var stdout, stderr bytes.Buffer
