@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"meshgen/internal/simulated"
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -67,11 +68,7 @@ func (p *play) happen(words []string) {
 	case "die", "fail":
 		p.host.Die(name, words[0] == "fail")
 	case "mask":
-		if p.notified(name) {
-			return
-		}
 		if p.found.files["/etc/systemd/system/"+name] == "" {
-			_ = p.host.Stop(name) // mask --now
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":
@@ -81,18 +78,6 @@ func (p *play) happen(words []string) {
 	}
 	p.noteDown(func(d declaration) bool { return were[d.base()] && !p.died })
 	p.always()
-}
-
-// notified reports whether a file of the manifest has a unit restart.
-func (p *play) notified(unit string) bool {
-	for _, m := range []manifest{p.manifest, p.inForce()} {
-		for _, d := range m {
-			if to, ok := m[d.with(units.KindContainer, d.get("notify"))]; ok && to.base()+".service" == unit {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (p *play) hand(comes bool, kind, name string) {
@@ -131,12 +116,6 @@ func (p *play) hand(comes bool, kind, name string) {
 		}
 	case "file":
 		p.handFile(comes, name, "found "+name+"\n")
-	case "unit", "quadlet":
-		if _, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service"); comes && active == "active" {
-			return
-		}
-	}
-	switch kind {
 	case "unit":
 		p.handFile(comes, "/etc/systemd/system/"+name, "[Service]\nExecStart=/usr/bin/sleep inf\n")
 		p.define(name)
@@ -155,6 +134,11 @@ func (p *play) handFile(comes bool, path, text string) {
 	if _, err := os.Lstat(at); comes && os.IsNotExist(err) {
 		p.must(os.MkdirAll(filepath.Dir(at), 0o755))
 		p.must(os.WriteFile(at, []byte(text), 0o644))
+		if l := p.ledgerOrNone(); l != nil {
+			if r, ok := l.Record(units.Of(units.TargetFile, path)); ok && r.State == state.Live {
+				return // one of ours, by other hands
+			}
+		}
 		p.found.files[path] = text
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,11 @@ func (p podman) RemoveContainer(_ context.Context, id string) error {
 func (p podman) RemoveNetwork(_ context.Context, name string) error {
 	p.h.act()
 	return p.h.RemoveNetwork(name)
+}
+
+func (p podman) RemoveVolume(_ context.Context, name string) error {
+	p.h.act()
+	return p.h.RemoveVolume(name)
 }
 
 // Containers returns all containers, by name.
@@ -192,9 +198,21 @@ func (h *Host) byID(id string) *Container {
 }
 
 func (h *Host) removeContainer(id string) {
-	if c := h.byID(id); c != nil {
-		delete(h.containers, c.Name)
+	c := h.byID(id)
+	if c == nil {
+		return
 	}
+	delete(h.containers, c.Name)
+	if path := h.cidFile(c.Unit); c.Unit != "" {
+		if text, err := os.ReadFile(path); err == nil && string(text) == id {
+			_ = os.Remove(path) // it is there
+		}
+	}
+}
+
+// cidFile is where the id of the container lies that a service runs.
+func (h *Host) cidFile(service string) string {
+	return h.path("run/" + strings.TrimSuffix(service, ".service") + ".cid")
 }
 
 // lose removes a container from under the unit that runs it: its process ends
@@ -334,6 +352,9 @@ func (h *Host) runContainer(unit string, u *unit, o options) error {
 	}
 	h.containers[c.Name] = c
 	u.container = c.ID
+	if err := os.WriteFile(h.cidFile(unit), []byte(c.ID), 0o644); err != nil {
+		return err
+	}
 	if slices.Contains(c.Environment, "FAIL=run") { // it starts, and ends at once
 		h.removeContainer(c.ID)
 		u.container = ""
