@@ -70,6 +70,9 @@ func (m manifest) cue() string {
 				name, value, _ := strings.Cut(env, ":")
 				fmt.Fprintf(&b, "\tContainer: Environment: %s: %q\n", name, value)
 			}
+			if d.get("deaf") != "" {
+				b.WriteString("\tContainer: Exec: \"sleep 1000\"\n")
+			}
 			if network := d.get("network"); network != "" {
 				fmt.Fprintf(&b, "\tContainer: Network: [%q]\n", network)
 			}

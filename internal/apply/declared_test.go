@@ -13,8 +13,8 @@ import (
 )
 
 // declaration is one resource of a manifest in a history: its address and what
-// is said of it, by keys. Of a container: unit, name, env, volume, network and
-// port; of a network: unit, name and subnet; of a volume: unit and name; of a
+// is said of it, by keys. Of a container: unit, name, env, deaf, volume, network
+// and port; of a network: unit, name and subnet; of a volume: unit and name; of a
 // file: path, content and notify. volume, network and notify are ids of the same
 // module.
 type declaration struct {
@@ -162,6 +162,9 @@ func resource(d declaration, m manifest) units.Resource {
 		if env := d.get("env"); env != "" {
 			name, value, _ := strings.Cut(env, ":")
 			s.Entries = append(s.Entries, units.Entry{Key: "Environment", Pairs: []units.Pair{{Name: name, Value: value}}})
+		}
+		if d.get("deaf") != "" {
+			s.Entries = append(s.Entries, entry("Exec", "sleep 1000"))
 		}
 		s.Entries = append(s.Entries, entry("Image", "localhost/probe:1"))
 		refer("Network", units.KindNetwork, "")

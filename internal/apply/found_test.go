@@ -81,6 +81,9 @@ func (p *play) happen(words []string) {
 }
 
 func (p *play) hand(comes bool, kind, name string) {
+	if comes && p.knownHand(kind, name) {
+		return
+	}
 	switch kind {
 	case "container":
 		if _, ok := p.found.containers[name]; ok && !comes {

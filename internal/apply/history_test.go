@@ -49,11 +49,12 @@ type play struct {
 	compiled map[string]manifest
 	// down are units that are to stay down, by what they were to run then; ""
 	// stands for one that may be up as well.
-	down  map[string]string
-	found found
-	born  map[string]int // volumes that ever were
-	boots bool           // what starts is started by a boot or by hand
-	died  bool           // the last switch did
+	down   map[string]string
+	found  found
+	born   map[string]int // volumes that ever were
+	boots  bool           // what starts is started by a boot or by hand
+	died   bool           // the last switch did
+	booted bool           // since the first
 }
 
 const machineID = "5e1f0000000000000000000000000001"
@@ -267,6 +268,7 @@ func (p *play) run(m manifest) (r run) {
 			r.live[record.Target] = true
 		}
 	}
+	p.letGo()
 	r.before = p.tree()
 	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
 	p.must(err)
@@ -303,7 +305,7 @@ func (p *play) reboot() {
 	p.boots = true
 	p.must(p.host.Cut())
 	p.must(p.host.Boot())
-	p.boots = false
+	p.boots, p.booted = false, true
 	clear(p.down)
 	p.found.reboot(p.host)
 	p.noteDown(func(declaration) bool { return false })

@@ -1,5 +1,15 @@
 package apply_test
 
+import "strings"
+
 // known reports whether a switch would meet a fault that is known and not
 // mended, each by what is declared and what is in force.
 func (p *play) known(manifest) bool { return false }
+
+// knownHand is known for what comes by hand: after a boot the owner's definition
+// comes before ours while our container runs. The ledger has not got the id of
+// the container that boot started, and takes it for the owner's.
+func (p *play) knownHand(kind, name string) bool {
+	_, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service")
+	return p.booted && (kind == "unit" || kind == "quadlet") && active == "active"
+}

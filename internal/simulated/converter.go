@@ -151,7 +151,7 @@ func (c conversion) container(b *strings.Builder, d definition, base, labels str
 	}
 	b.WriteString("\n[Service]\nEnvironment=PODMAN_SYSTEMD_UNIT=%n\nKillMode=mixed\n" +
 		"ExecStop=/usr/bin/podman rm -v -f -i --cidfile=%t/%N.cid\nType=notify\n" +
-		"ExecStart=/usr/bin/podman run " + run + labels + " " + image + "\n")
+		"ExecStart=/usr/bin/podman run " + run + labels + " " + image + strings.TrimRight(" "+d.value("Container.Exec"), " ") + "\n")
 	return b.String(), nil
 }
 

@@ -9,9 +9,10 @@
 // process or the power away at a moment of choice.
 //
 // The manners, each tried on Debian trixie with systemd 257 and podman 5.4.2:
-//   - A unit whose definition is gone stays up as not-found. Its stop runs into
-//     the timeout, ends failed, and its container stays. With its definition
-//     back in /run/systemd/system and a reload, it stops.
+//   - A unit whose definition is gone stays up as not-found. Its stop is a
+//     SIGTERM to its processes: a container that is deaf to it stays, and the
+//     unit ends failed with the timeout. With its definition back in
+//     /run/systemd/system and a reload, it stops.
 //   - A unit that is new in /run/systemd/system is found without a reload, one
 //     in a generator's directory only by one.
 //   - The start of a container's service destroys whatever container has the
@@ -25,7 +26,8 @@
 //   - Requires= starts what is needed and goes down with it; Conflicts= stops
 //     the other in the same transaction; After= orders both, and what nothing
 //     orders comes in any order.
-//   - A power cut leaves containers in podman's storage, dead.
+//   - A power cut leaves containers that a hand made in podman's storage, dead;
+//     those of services, which have --rm, the first podman command removes.
 package simulated
 
 import (
@@ -110,8 +112,10 @@ func (h *Host) Cut() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.units, h.definitions = map[string]*unit{}, nil
-	for _, c := range h.containers {
-		c.Running = false
+	for name, c := range h.containers {
+		if c.Running = false; c.Unit != "" {
+			delete(h.containers, name)
+		}
 	}
 	entries, err := os.ReadDir(h.path("run"))
 	for _, e := range entries {

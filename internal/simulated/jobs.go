@@ -203,14 +203,12 @@ func (h *Host) stop(name string) error {
 	}
 	u.changed = time.Now()
 	d := h.definition(name)
-	if d.path == "" && u.container != "" {
-		u.active, u.sub, u.result = "failed", "failed", "timeout"
-		return errTimeout
-	}
-	if d.value("Service.ExecStop") != "" || d.masked {
+	if c := h.byID(u.container); c != nil {
+		if d.value("Service.ExecStop") == "" && c.Deaf {
+			u.active, u.sub, u.result = "failed", "failed", "timeout"
+			return errTimeout
+		}
 		h.removeContainer(u.container)
-	} else if c := h.byID(u.container); c != nil {
-		c.Running = false // its processes are killed, and nobody cleans up
 	}
 	u.active, u.sub, u.result, u.container = "inactive", "dead", "success", ""
 	return nil

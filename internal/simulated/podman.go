@@ -25,6 +25,7 @@ type Container struct {
 	Volumes         []string
 	Ports           []units.Port
 	Environment     []string
+	Deaf            bool // to SIGTERM
 }
 
 // Network is one in podman's storage.
@@ -272,12 +273,16 @@ func (h *Host) execute(name string, u *unit, command string) error {
 // options are the words of a command line.
 type options struct {
 	values map[string][]string
+	image  string
 	last   string
 }
 
 func readOptions(words []string) options {
 	o := options{values: map[string][]string{}, last: words[len(words)-1]}
 	for i, word := range words {
+		if strings.HasPrefix(word, "localhost/") {
+			o.image = word
+		}
 		key, value, ok := strings.Cut(word, "=")
 		if !strings.HasPrefix(word, "-") {
 			continue
@@ -306,8 +311,8 @@ var errPort = errors.New("address already in use")
 // runContainer is podman run --replace as a service has it.
 func (h *Host) runContainer(unit string, u *unit, o options) error {
 	c := &Container{
-		ID: h.newID(), Name: o.get("--name"), Image: o.last, Running: true, Unit: unit, Labels: o.labels(),
-		Networks: o.values["--network"], Environment: o.values["--env"],
+		ID: h.newID(), Name: o.get("--name"), Image: o.image, Running: true, Unit: unit, Labels: o.labels(),
+		Networks: o.values["--network"], Environment: o.values["--env"], Deaf: o.last != o.image,
 	}
 	var before *Container
 	if replaced := h.containers[c.Name]; replaced != nil {

@@ -28,8 +28,17 @@ func manners() []Scenario {
 			{Do: "remove " + quadlets + "old.container"},
 			{Do: "reload", Containers: []string{"cow localhost/probe:1 running"}, Units: []string{"old.service not-found active"}},
 		}},
-		{"a stranded unit does not stop, and its container stays", []Step{
-			{Do: "write " + quadlets + "old.container", Text: alone + "[Service]\nTimeoutStopSec=1\n"},
+		{"a stranded unit that hears SIGTERM stops", []Step{
+			{Do: "write " + quadlets + "old.container", Text: alone},
+			{Do: "reload"},
+			{Do: "start old.service"},
+			{Do: "remove " + quadlets + "old.container"},
+			{Do: "reload"},
+			{Do: "stop old.service", Containers: none(), Units: []string{"old.service not-found inactive"}},
+		}},
+		{"a stranded unit that is deaf does not stop, and its container stays", []Step{
+			{Do: "write /etc/systemd/system.conf.d/stop.conf", Text: "[Manager]\nDefaultTimeoutStopSec=1s\n"},
+			{Do: "write " + quadlets + "old.container", Text: alone + "Exec=sleep 1000\n"},
 			{Do: "reload"},
 			{Do: "start old.service"},
 			{Do: "remove " + quadlets + "old.container"},
@@ -123,13 +132,22 @@ func manners() []Scenario {
 			{Do: "mask n-network.service"},
 			{Do: "start x.service", Fails: true, Containers: none()},
 		}},
-		{"a power cut leaves a container dead, and boot brings it up", []Step{
+		{"a masked unit that is deaf does not stop", []Step{
+			{Do: "write /etc/systemd/system.conf.d/stop.conf", Text: "[Manager]\nDefaultTimeoutStopSec=1s\n"},
+			{Do: "write " + quadlets + "x.container", Text: alone + "Exec=sleep 1000\n"},
+			{Do: "reload"},
+			{Do: "start x.service"},
+			{Do: "mask x.service"},
+			{Do: "stop x.service", Fails: true, Containers: []string{"cow localhost/probe:1 running"}, Units: []string{"x.service masked failed"}},
+		}},
+		{"a power cut leaves what a hand made dead, and nothing of services", []Step{
 			{Do: "write " + quadlets + "x.container", Text: alone},
 			{Do: "write " + quadlets + "y.container", Text: container("bat", "Network=none\n[Install]\nWantedBy=multi-user.target\n")},
 			{Do: "reload"},
 			{Do: "start x.service"},
 			{Do: "start y.service"},
-			{Do: "cut", Containers: []string{"bat localhost/probe:1 running", "cow localhost/probe:1 dead"}},
+			{Do: "run ant"},
+			{Do: "cut", Containers: []string{"ant localhost/probe:2 dead", "bat localhost/probe:1 running"}},
 		}},
 	}
 }
