@@ -71,7 +71,7 @@ func (m manifest) cue() string {
 				fmt.Fprintf(&b, "\tContainer: Environment: %s: %q\n", name, value)
 			}
 			if d.get("deaf") != "" {
-				b.WriteString("\tContainer: Exec: \"sleep 1000\"\n")
+				b.WriteString("\tContainer: Exec: \"busybox sleep 1000\"\n")
 			}
 			if network := d.get("network"); network != "" {
 				fmt.Fprintf(&b, "\tContainer: Network: [%q]\n", network)

@@ -32,6 +32,9 @@ func (d declaration) base() string {
 // object is the name that podman has it by.
 func (d declaration) object() string { return cmp.Or(d.keys["name"], d.base()) }
 
+// fails reports whether it does not come up.
+func (d declaration) fails() bool { return strings.HasPrefix(d.get("env"), "FAIL") }
+
 func (d declaration) with(kind units.Kind, id string) units.Address {
 	return units.Address{Module: d.address.Module, Kind: kind, ID: id}
 }
@@ -106,6 +109,16 @@ func turn(k units.Kind) int {
 	return 0
 }
 
+// fails reports whether a container does not come up.
+func (m manifest) fails() bool {
+	for _, d := range m {
+		if d.fails() {
+			return true
+		}
+	}
+	return false
+}
+
 func (m manifest) sorted() []declaration {
 	return slices.SortedFunc(maps.Values(m), func(a, b declaration) int { return a.address.Compare(b.address) })
 }
@@ -164,7 +177,7 @@ func resource(d declaration, m manifest) units.Resource {
 			s.Entries = append(s.Entries, units.Entry{Key: "Environment", Pairs: []units.Pair{{Name: name, Value: value}}})
 		}
 		if d.get("deaf") != "" {
-			s.Entries = append(s.Entries, entry("Exec", "sleep 1000"))
+			s.Entries = append(s.Entries, entry("Exec", "busybox sleep 1000"))
 		}
 		s.Entries = append(s.Entries, entry("Image", "localhost/probe:1"))
 		refer("Network", units.KindNetwork, "")

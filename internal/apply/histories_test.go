@@ -158,7 +158,7 @@ func (d drawer) edit(n int) string {
 	switch {
 	case n < 50:
 		return "container " + d.pick("m/a", "m/b", "m/c", "n/a") + d.keys(2, map[string][]string{
-			"unit": names, "name": names, "env": {"", "N:1", "N:2"}, "deaf": {"", "yes"}, "volume": {"", "data", "more"}, "network": {"", "net"}, "port": {"", "8080", "8081"},
+			"unit": names, "name": names, "env": {"", "N:1", "N:1", "N:2", "N:2", "FAIL:start", "FAIL:run"}, "deaf": {"", "yes"}, "volume": {"", "data", "more"}, "network": {"", "net"}, "port": {"", "8080", "8081"},
 		})
 	case n < 56:
 		return "network " + d.pick("m/net", "n/net") + d.keys(2, map[string][]string{

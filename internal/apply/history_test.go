@@ -202,7 +202,7 @@ func (p *play) doSwitch(words []string) {
 		cut = cut || w == "cut"
 	}
 	m := p.manifest.sound()
-	if p.known(m) {
+	if p.known() {
 		return
 	}
 	p.compiled[m.digest()] = m
@@ -223,6 +223,10 @@ func (p *play) doSwitch(words []string) {
 	}
 	if len(r.prepared.Rejected) > 0 {
 		p.refused(m, r)
+		return
+	}
+	if r.outcome.Result == state.RolledBack && m.fails() {
+		p.rolledBack(r)
 		return
 	}
 	p.reached(m, r)
@@ -281,7 +285,7 @@ func (p *play) run(m manifest) (r run) {
 		r.prepared.Rejected = faults
 		return r
 	}
-	if err != nil {
+	if err != nil && !m.fails() {
 		p.Fatalf("switch: %v\n%s", err, strings.Join(r.outcome.Failed, "\n"))
 	}
 	return r

@@ -3,8 +3,23 @@ package apply_test
 import "strings"
 
 // known reports whether a switch would meet a fault that is known and not
-// mended, each by what is declared and what is in force.
-func (p *play) known(manifest) bool { return false }
+// mended.
+func (p *play) known() bool { return p.maskedIsDue() }
+
+// maskedIsDue: what is masked while it is due is judged by the confirmation,
+// which it cannot pass.
+func (p *play) maskedIsDue() bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return false
+	}
+	for _, r := range ledger.Live() {
+		if r.Due && p.isMasked(r.Target) {
+			return true
+		}
+	}
+	return false
+}
 
 // knownHand is known for what comes by hand: after a boot the owner's definition
 // comes before ours while our container runs. The ledger has not got the id of

@@ -11,7 +11,7 @@
 // The manners, each tried on Debian trixie with systemd 257 and podman 5.4.2:
 //   - A unit whose definition is gone stays up as not-found. Its stop is a
 //     SIGTERM to its processes: a container that is deaf to it stays, and the
-//     unit ends failed with the timeout. With its definition back in
+//     unit is failed once the timeout is over, by a job that is done. With its definition back in
 //     /run/systemd/system and a reload, it stops.
 //   - A unit that is new in /run/systemd/system is found without a reload, one
 //     in a generator's directory only by one.

@@ -24,7 +24,6 @@ type transaction struct {
 }
 
 var (
-	errTimeout    = errors.New("timeout")
 	errFailed     = errors.New("failed")
 	errDependency = errors.New("dependency")
 	errCanceled   = errors.New("canceled")
@@ -151,8 +150,8 @@ func (t *transaction) after(name, other string) bool {
 
 func (t *transaction) take(j *job) {
 	if j.verb != "start" {
-		j.err = t.host.stop(j.unit)
-		if j.verb == "restart" && j.err == nil {
+		t.host.stop(j.unit)
+		if j.verb == "restart" {
 			j.verb = "start"
 			return
 		}
@@ -196,20 +195,19 @@ func (h *Host) start(name string) error {
 }
 
 // stop brings a unit down by the definition that systemd has of it now.
-func (h *Host) stop(name string) error {
+func (h *Host) stop(name string) {
 	u := h.units[name]
 	if u == nil || !h.up(name) {
-		return nil
+		return
 	}
 	u.changed = time.Now()
 	d := h.definition(name)
 	if c := h.byID(u.container); c != nil {
 		if d.value("Service.ExecStop") == "" && c.Deaf {
 			u.active, u.sub, u.result = "failed", "failed", "timeout"
-			return errTimeout
+			return // it is not up any more: the job is done
 		}
 		h.removeContainer(u.container)
 	}
 	u.active, u.sub, u.result, u.container = "inactive", "dead", "success", ""
-	return nil
 }
