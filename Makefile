@@ -28,9 +28,11 @@ build:           ## the programs, static, into bin/
 	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator
 
 .PHONY: install
-install: build   ## the programs, below DESTDIR and PREFIX
+install: build   ## the programs and the unit, below DESTDIR and PREFIX
 	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/meshgen-recover.service | \
+		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/meshgen-recover.service
 
 .PHONY: check
 check: lint      ## all that reads the code without running it

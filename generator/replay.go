@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,7 +49,8 @@ type Dirs struct {
 
 // Replay gives systemd the units of the generation in force, by copies in d.
 // While a switch has its bridge up, that is the old generation whole and of the
-// new one the names that the old lacks, without their enablement.
+// new one the names that the old lacks, without their enablement. Where a switch
+// was cut short, [RecoverUnit] is pulled in before the units.
 //
 // It does what it can: the error tells all that could not be done.
 func Replay(l state.Layout, d Dirs) error {
@@ -56,14 +59,14 @@ func Replay(l state.Layout, d Dirs) error {
 		return errors.Join(err, replayBridge(l, d, old))
 	}
 	n, ok, currentErr := state.Current(l)
-	err = errors.Join(err, currentErr)
-	if !ok {
-		return err
+	r := replay{layout: l, dirs: d, given: map[string]bool{}}
+	if ok {
+		r.others = others(l.Root)
+		r.whole(n)
+		r.fences(n)
 	}
-	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
-	r.whole(n)
-	r.fences(n)
-	return errors.Join(err, r.errors())
+	r.recovery()
+	return errors.Join(err, currentErr, r.errors())
 }
 
 // bridge returns the generations at both ends of the bridge, where one is up.
@@ -98,6 +101,7 @@ type replay struct {
 	dirs   Dirs
 	others map[string]string // services that other definitions on the machine make
 	given  map[string]bool   // services that this run has handed to systemd
+	wanted []string          // what pulls some of them in
 	faults []error
 }
 
@@ -193,14 +197,51 @@ func (r *replay) enablement(units []Given) {
 			r.fault(fmt.Errorf("%s: no enablement that is known", dir))
 			continue
 		}
-		into := r.dirs.Normal + "/" + dir[:i] + ".d"
-		//nolint:gosec // systemctl reads it as anyone
-		if err := os.MkdirAll(into, 0o755); err != nil {
-			r.fault(err)
-			continue
+		r.wanted = append(r.wanted, dir[:i])
+		r.dropIn(dir[:i], dir[i+1:], "# What meshgen has enabled.\n[Unit]\n"+key+"="+strings.Join(names, " ")+"\n")
+	}
+}
+
+func (r *replay) dropIn(unit, name, text string) {
+	into := r.dirs.Normal + "/" + unit + ".d"
+	//nolint:gosec // systemctl reads it as anyone
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		r.fault(err)
+		return
+	}
+	r.fault(give(into+"/50-meshgen-"+name+".conf", text))
+}
+
+// RecoverUnit finishes or undoes, at a boot, a switch that was cut short.
+const RecoverUnit = "meshgen-recover.service"
+
+// recovery pulls in [RecoverUnit] with the targets that pull in units of ours,
+// and before all of these, where a switch is unfinished. To the generator one
+// that runs looks like one that was cut short. There it does no harm: a reload
+// starts nothing of what a target wants that is reached already, and the unit's
+// program leaves a switch alone that holds the lock.
+func (r *replay) recovery() {
+	n, pending, err := state.Pending(r.layout)
+	if err != nil || !pending {
+		r.fault(err)
+		return
+	}
+	if _, err := os.Stat(r.layout.Generation(n)); err != nil {
+		r.fault(fmt.Errorf("%s: leads to no generation: %w", r.layout.Pending(), err))
+		return
+	}
+	targets := map[string]bool{"multi-user.target": true}
+	for _, unit := range r.wanted {
+		if strings.HasSuffix(unit, ".target") {
+			targets[unit] = true
 		}
-		text := "# What meshgen has enabled.\n[Unit]\n" + key + "=" + strings.Join(names, " ") + "\n"
-		r.fault(give(into+"/50-meshgen-"+dir[i+1:]+".conf", text))
+	}
+	for target := range targets {
+		r.dropIn(target, "recover", "# A switch was cut short.\n[Unit]\nWants="+RecoverUnit+"\n")
+	}
+	if len(r.given) > 0 {
+		before := strings.Join(slices.Sorted(maps.Keys(r.given)), " ")
+		r.dropIn(RecoverUnit, "before", "# What starts once the switch is finished or undone.\n[Unit]\nBefore="+before+"\n")
 	}
 }
 

@@ -167,15 +167,72 @@ func TestReplayGivesTheGenerationInForceWhole(t *testing.T) {
 	)
 }
 
-// A switch that was begun and is not in force changes nothing for systemd.
-func TestReplayLeavesAPendingGenerationAlone(t *testing.T) {
+func (m machine) pending(n int) {
+	m.Helper()
+	if err := state.SetPending(m.layout, n); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// Of a switch that was cut short before its flip systemd is given the old set,
+// and what undoes the switch before that set starts.
+func TestReplayOfAPendingGeneration(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"b.service", "a.service"})
+	m.generation(2, []string{"c.service"})
+	m.current(1)
+	m.pending(2)
+	m.wantGiven(
+		"normal/a.service -> 1/out/normal/a.service",
+		"normal/b.service -> 1/out/normal/b.service",
+		"normal/meshgen-recover.service.d/50-meshgen-before.conf: Before=a.service b.service",
+		"normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service",
+		"normal/multi-user.target.wants/b.service -> ../b.service",
+		"normal/multi-user.target.wants/a.service -> ../a.service",
+	)
+}
+
+// Where the first switch was cut short there is no set, and a recovery.
+func TestReplayOfAPendingFirstGeneration(t *testing.T) {
 	m := newMachine(t)
 	m.generation(1, []string{"a.service"})
-	m.generation(2, []string{"b.service"})
-	m.current(1)
-	if err := state.SetPending(m.layout, 2); err != nil {
+	m.pending(1)
+	m.wantGiven("normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service")
+}
+
+// The recovery comes with each target that pulls in a unit, in one transaction.
+func TestReplayPullsTheRecoveryInWithEachTarget(t *testing.T) {
+	m := newMachine(t)
+	given := []Given{{"a.service", []string{"forge.target.requires/a.service", "b.service.wants/a.service"}, "[Service]\n"}}
+	tree := state.Tree{Files: map[string][]byte{ConvertedFile: nil, UnitsFile: FormatUnits(given)}}
+	if err := state.WriteGeneration(m.layout, state.Generation{Number: 1}, tree, 0); err != nil {
 		t.Fatal(err)
 	}
+	m.current(1)
+	m.pending(1)
+	d := Dirs{Normal: t.TempDir()}
+	if err := Replay(m.layout, d); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"forge.target", "multi-user.target"} {
+		text, err := os.ReadFile(d.Normal + "/" + target + ".d/50-meshgen-recover.conf")
+		if err != nil || !strings.Contains(string(text), "\nWants=meshgen-recover.service\n") {
+			t.Errorf("%s: %q, %v", target, text, err)
+		}
+	}
+	if _, err := os.Lstat(d.Normal + "/b.service.d/50-meshgen-recover.conf"); err == nil {
+		t.Error("a service pulls the recovery in: a switch that starts it would too")
+	}
+}
+
+// A living switch has the bridge up, and needs no recovery.
+func TestReplayOfTheBridgePullsNoRecoveryIn(t *testing.T) {
+	m := newMachine(t)
+	m.generation(1, []string{"a.service"})
+	m.generation(2, []string{"a.service"})
+	m.current(1)
+	m.pending(2)
+	m.bridge("1", "2")
 	m.wantGiven("normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
 }
 
@@ -318,6 +375,19 @@ func TestReplayOfBrokenState(t *testing.T) {
 		m.wantFault("bridge/old: leads to /nowhere, which is no generation",
 			"normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
 	})
+	for says, broken := range map[string]func(machine){
+		"pending: leads to \"elsewhere\", which is no generation": func(m machine) { m.link("elsewhere", "etc/meshgen/pending") },
+		"pending: leads to no generation":                         func(m machine) { m.link("generations/7", "etc/meshgen/pending") },
+		"pending: readlink":                                       func(m machine) { m.write("etc/meshgen/pending", "2\n") },
+	} {
+		t.Run(says, func(t *testing.T) {
+			m := newMachine(t)
+			m.generation(1, []string{"a.service"})
+			m.current(1)
+			broken(m)
+			m.wantFault(says, "normal/a.service -> 1/out/normal/a.service", "normal/multi-user.target.wants/a.service -> ../a.service")
+		})
+	}
 	t.Run("no converter for what was not converted", func(t *testing.T) {
 		m := newMachine(t)
 		m.unconverted("a.container")

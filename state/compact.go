@@ -36,9 +36,10 @@ const (
 
 // before says of a compacted log what it goes on from.
 type before struct {
-	Log   int   `json:"log"`   // ledger.Log
-	Size  int64 `json:"size"`  // of that, as far as it counts
-	Lines int   `json:"lines"` // that stand for it here, after the header
+	Log   int       `json:"log"`   // ledger.Log
+	Size  int64     `json:"size"`  // of that, as far as it counts
+	Lines int       `json:"lines"` // that stand for it here, after the header
+	Time  time.Time `json:"time"`  // of the compaction
 }
 
 // Bulky reports whether the log can be compacted now and it would pay: it is
@@ -103,7 +104,7 @@ func (l *Ledger) compact() error {
 	}
 	after, err := readLedger(l.path, l.machine, text)
 	if err != nil || !after.book.same(&l.book) {
-		return errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is", l.path), err)
+		return errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is; it stays as it was\nhint: this is a fault of meshgen's: please report it", l.path), err)
 	}
 	if err := durable.Link(l.path, logName(l.path, number)); err != nil {
 		return l.unwritable("compact", err)
@@ -171,7 +172,7 @@ func (l *Ledger) brief(number int) ([]byte, error) {
 	b := &l.book
 	head := header{
 		Meshgen: "ledger", Version: ledgerVersion, Machine: b.machine,
-		After: &before{Log: number, Size: l.size, Lines: len(b.switches) + len(b.records)},
+		After: &before{Log: number, Size: l.size, Lines: len(b.switches) + len(b.records), Time: time.Now().UTC()},
 	}
 	text, err := head.line()
 	if err != nil {
@@ -191,12 +192,11 @@ func (l *Ledger) brief(number int) ([]byte, error) {
 		}
 		text = append(text, line...)
 	}
-	now := time.Now().UTC().Round(0)
 	// What is of one resource stands together, as the decoder likes it.
 	records := l.Records()
 	slices.SortStableFunc(records, func(a, b Record) int { return a.Resource.Compare(b.Resource) })
 	for _, r := range records {
-		line, err := encode([]Event{{Kind: EventRecord, Time: now, Record: &r}})
+		line, err := encode([]Event{{Kind: EventRecord, Record: &r}})
 		if err != nil {
 			return nil, err
 		}

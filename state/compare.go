@@ -186,10 +186,14 @@ func (c *comparison) declaredNowhere(a units.Address) bool {
 }
 
 // named reports whether the resource has a name of its own on the machine. A
-// directory that was made for it is none, nor is what was let go.
+// directory that was made for it is none, nor an image, nor what was let go.
 func (c *comparison) named(a units.Address) bool {
 	return slices.ContainsFunc(c.of[a], func(r Record) bool {
-		return r.State == Live && r.Target.Kind() != units.TargetDir && r.Target.Kind() != units.TargetPort
+		switch r.Target.Kind() {
+		case units.TargetDir, units.TargetPort, units.TargetImage:
+			return false
+		}
+		return r.State == Live
 	})
 }
 

@@ -355,24 +355,37 @@ func (d *decoder) escaped() (string, bool) {
 			return string(d.scratch), true
 		}
 		d.scratch = append(d.scratch, d.rest[:i]...)
-		c, ok := unescape(d.rest[i+1]) // a quote follows at the latest
-		if !ok {
+		r, size := unescape(d.rest[i+1:]) // a quote follows at the latest
+		if size == 0 {
 			return "", false
 		}
-		d.scratch = append(d.scratch, c)
-		d.rest = d.rest[i+2:]
-		end -= i + 2
+		d.scratch = utf8.AppendRune(d.scratch, r)
+		d.rest = d.rest[i+1+size:]
+		end -= i + 1 + size
 	}
 }
 
-func unescape(c byte) (byte, bool) {
-	switch c {
+// unescape returns the character that the text after a backslash begins with,
+// and the size of its name; 0 where it is none, or half of a pair of surrogates.
+func unescape(s string) (r rune, size int) {
+	switch s[0] {
 	case '"', '\\', '/':
-		return c, true
+		return rune(s[0]), 1
+	case 'b':
+		return '\b', 1
+	case 'f':
+		return '\f', 1
 	case 'n':
-		return '\n', true
+		return '\n', 1
+	case 'r':
+		return '\r', 1
 	case 't':
-		return '\t', true
+		return '\t', 1
+	case 'u':
+		code, err := strconv.ParseUint(s[1:min(len(s), 5)], 16, 16)
+		if r := rune(code); err == nil && len(s) >= 5 && utf8.ValidRune(r) {
+			return r, 5
+		}
 	}
-	return 0, false
+	return 0, 0
 }

@@ -60,7 +60,7 @@ const (
 // Event is one thing that the ledger records. Its kind says which fields count.
 type Event struct {
 	Kind       EventKind    `json:"event"`
-	Time       time.Time    `json:"time"`
+	Time       time.Time    `json:"time,omitzero"`
 	Generation int          `json:"generation,omitempty"`
 	Target     units.Target `json:"target,omitempty"`
 
@@ -71,8 +71,9 @@ type Event struct {
 	Definition string        `json:"definition,omitempty"`
 	Origin     string        `json:"origin,omitempty"`
 
-	// Of started: the invocation id that systemd gave the run, and podman's id
-	// of its container, in lower-case hexadecimal; "" where it has none.
+	// Of started, and of due with [Last]: the invocation id that systemd gave the
+	// run. Of started: podman's id of its container, in lower-case hexadecimal; ""
+	// where it has none.
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
 	// Of find, hold, forget, retire and due.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +58,18 @@ const (
 	lostHint    = "bring the ledger back from a backup; without one, `meshgen rebuild` makes a ledger from the marks on this machine"
 	noneHint    = "the first `meshgen switch` makes one"
 )
+
+// unreadable tells of a log that cannot be read at all.
+func unreadable(path string, err error) error {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		err = errno
+	}
+	err = fmt.Errorf("%s: read: %w%s", path, err, nothingDone)
+	if hint := remedy(filepath.Dir(path), err); hint != "" {
+		err = fmt.Errorf("%w\nhint: %s", err, hint)
+	}
+	return err
+}
 
 // unwritable tells besides, of a write below dir that did not come about, what
 // that leaves undone and what to do.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -95,6 +96,19 @@ func TestTextThatIsNotUTF8IsNotRecordedAsAnother(t *testing.T) {
 func TestMissingLedgerSaysWhatMakesOne(t *testing.T) {
 	_, err := OpenLedger(NewLayout(t.TempDir(), ""), machine)
 	hinted(t, err, "/ledger: no ledger", "`meshgen switch`")
+}
+
+func TestLedgerThatCannotBeReadIsNotAMissingOne(t *testing.T) {
+	l := NewLayout(t.TempDir(), "")
+	if err := os.MkdirAll(l.Ledger(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := l.Ledger() + ": read: is a directory" + nothingDone
+	if _, err := OpenLedger(l, machine); !errors.Is(err, unix.EISDIR) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	broken := unreadable("/var/lib/meshgen/ledger", &fs.PathError{Op: "read", Path: "x", Err: unix.EIO})
+	hinted(t, broken, "/var/lib/meshgen/ledger: read: input/output error; nothing was touched", "see what the kernel says of the disk")
 }
 
 func TestForeignLedgerIsToldFromDamage(t *testing.T) {

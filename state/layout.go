@@ -3,8 +3,9 @@
 //
 // It knows nothing of systemd, podman or the manifest, and acts on nothing but
 // its own files. A [Layout] says where they lie; [WriteGeneration] and
-// [SetCurrent] put a set in force; [OpenLedger] reads the record and
-// [Ledger.Append] adds to it; [Acquire] keeps others out meanwhile.
+// [SetCurrent] put a set in force; [OpenLedger] reads the record, [Ledger.Append]
+// adds to it and [Ledger.Compact] shortens it; [Events] tells all that ever was
+// recorded; [Acquire] keeps others out meanwhile.
 //
 // A generation is complete or not there, and is never changed. A record is on
 // the disk before [Ledger.Append] returns, and is never lost to a torn write

@@ -89,7 +89,7 @@ func OpenLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, noLedger(l)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
+		return nil, unreadable(l.Ledger(), err)
 	}
 	return readLedger(l.Ledger(), machine, data)
 }
@@ -181,15 +181,18 @@ func (l *Ledger) damaged(line int, what, hint string) error {
 }
 
 // Append records events: as one line, by one write, and on the disk when it
-// returns. An event without a time gets the present one. Events that cannot
-// follow on what is recorded, or whose text is not UTF-8, are refused, and
-// nothing is written.
+// returns. An event without a time gets the present one; without events there
+// is no line. Events that cannot follow on what is recorded, or whose text is
+// not UTF-8, are refused, and nothing is written.
 //
 // After any other error the ledger takes no more appends until it is opened
 // again, and the events may or may not be found there.
 func (l *Ledger) Append(events ...Event) error {
 	if l.err != nil {
 		return fmt.Errorf("%s: an earlier append failed: %w", l.path, l.err)
+	}
+	if len(events) == 0 {
+		return nil
 	}
 	if l.book.machine == "" && l.machine != "" {
 		events = slices.Insert(slices.Clone(events), 0, Event{Kind: EventBind, Machine: l.machine})

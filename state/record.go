@@ -29,8 +29,16 @@ const Again = "restart"
 // the change is undone it is not due any more.
 const Idle = "idle"
 
+// Last is why a unit is due that is given its job once the switch, which runs in
+// it, has ended.
+const Last = "last"
+
 // Withdrawn is why a unit is not due after all.
 const Withdrawn = "withdrawn"
+
+// Boot is why a unit is due that was down when the machine booted: whatever runs
+// of it since was started by the definition that the ledger has.
+const Boot = "boot"
 
 // Moment is when something was recorded. Generation is that of the switch it
 // belongs to; 0 where it belongs to none.
@@ -63,7 +71,7 @@ type Record struct {
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
 	Due        bool   `json:"due,omitempty"`
-	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Idle] or ""
+	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Boot], [Idle], [Last] or ""
 
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
@@ -221,6 +229,9 @@ func (b *book) fold(e Event) {
 		r.Due, r.DueWhy = e.Why != Withdrawn, e.Why
 		if !r.Due {
 			r.DueWhy = ""
+		}
+		if e.Invocation != "" {
+			r.Invocation = e.Invocation
 		}
 	case EventStarted:
 		r.Started, r.Invocation, r.Container, r.Due, r.DueWhy = e.Digest, e.Invocation, e.Container, false, ""

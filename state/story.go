@@ -15,7 +15,7 @@ import (
 //
 // Where an older log is missing, what a later one kept of it is told in its
 // place: each switch in brief, and an event of kind [EventRecord] for each
-// target. Where one is damaged the same is told after its error; a caller that
+// target, with its resource and the time of the compaction. Where one is damaged the same is told after its error; a caller that
 // does not want to go on stops there. Any other error ends it: those of
 // [OpenLedger].
 func Events(l Layout, machine string) iter.Seq2[Event, error] {
@@ -34,6 +34,8 @@ func Events(l Layout, machine string) iter.Seq2[Event, error] {
 				switch {
 				case e.Kind == EventBegin:
 					open = e.Generation
+				case e.Kind == EventRecord:
+					e.Time, e.Target, e.Resource = log.after.Time, e.Record.Target, e.Record.Resource
 				case e.Generation == 0:
 					e.Generation = open
 				}
@@ -100,7 +102,7 @@ func chain(l Layout, machine string) ([]log, error) {
 func readLog(path, machine string) (log, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // a path of the layout's
 	if err != nil {
-		return log{}, fmt.Errorf("%s: %w", path, err)
+		return log{}, unreadable(path, err)
 	}
 	ledger, err := readLedger(path, machine, data)
 	if err != nil {

@@ -85,6 +85,12 @@ func TestStoryWithoutAnOlderLogHasWhatWasKeptOfIt(t *testing.T) {
 				faults = append(faults, err)
 				continue
 			}
+			if e.Time.IsZero() {
+				t.Errorf("%s: %s has no time", name, e.Kind)
+			}
+			if e.Kind == EventRecord && (e.Target != "unit:server.service" || e.Resource != server || e.Record.State != Live) {
+				t.Errorf("%s: kept %+v", name, e)
+			}
 			told = append(told, e)
 		}
 		if got := kinds(told); !slices.Equal(got, brief) {

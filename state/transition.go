@@ -23,6 +23,7 @@ type Decision string
 const (
 	Refuse      Decision = "refuse"
 	Follow      Decision = "follow"
+	Migrate     Decision = "migrate" // copy, then follow
 	Transferred Decision = "transfer"
 	Removed     Decision = "remove"
 	Keep        Decision = "keep"

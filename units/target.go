@@ -21,6 +21,7 @@ const (
 	TargetFile      = "file"
 	TargetDir       = "dir" // a directory made for a file
 	TargetPort      = "port"
+	TargetImage     = "image" // one that was pulled for a container
 )
 
 // Of returns the target of that kind and name.

@@ -39,6 +39,26 @@ func TestBootRunsWhatIsInForce(t *testing.T) {
 	}
 }
 
+// Where no switch is unfinished a boot runs no program of meshgen's but its
+// generator.
+func TestBootWithNothingPendingRunsNoRecovery(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(forge("gitea", "/etc/gitea/app.ini"))
+	v.Switch()
+	written := v.Run("stat", "--format=%z", "/var/lib/meshgen/ledger", "/var/lib/meshgen/lock")
+	v.PowerCut()
+	v.Boot()
+	v.awaitUp("gitea")
+	recovery := v.Show("meshgen-recover", "LoadState", "ActiveState", "ConditionTimestampMonotonic", "WantedBy", "Before")
+	if recovery["LoadState"] != "loaded" || recovery["ActiveState"] != "inactive" || recovery["ConditionTimestampMonotonic"] != "0" ||
+		recovery["WantedBy"] != "" || strings.Contains(recovery["Before"], "gitea") {
+		t.Errorf("meshgen-recover.service: %v", recovery)
+	}
+	if now := v.Run("stat", "--format=%z", "/var/lib/meshgen/ledger", "/var/lib/meshgen/lock"); now != written {
+		t.Errorf("the boot wrote: %s, was %s", now, written)
+	}
+}
+
 // What a map of the manifest says reaches the container letter for letter,
 // through Quadlet, systemd and podman.
 func TestValuesAreLiteral(t *testing.T) {

@@ -128,9 +128,17 @@ func writeTransitions(w io.Writer, transitions []state.Transition) error {
 			continue
 		}
 		if i == 0 || transitions[i-1].Kind != state.Rename || transitions[i-1].Resource != t.Resource {
-			rows = append(rows, []string{string(t.Kind), t.Resource.String(), why})
+			row := []string{string(t.Kind), t.Resource.String()}
+			if t.Decision != state.Migrate {
+				row = append(row, why)
+			}
+			rows = append(rows, row)
 		}
-		rows = append(rows, []string{"", shown(t.From) + " → " + t.To.Name()})
+		row := []string{"", shown(t.From) + " → " + t.To.Name()}
+		if t.Decision == state.Migrate { // for this name alone
+			row = append(row, why)
+		}
+		rows = append(rows, row)
 	}
 	return writeTable(w, rows)
 }

@@ -26,7 +26,7 @@ type switched struct {
 }
 
 func newSwitch(o *options) *cobra.Command {
-	rollback, keep, allowEmpty := "auto", 10, false
+	rollback, keep, allowEmpty := "auto", keepGenerations, false
 	cmd := &cobra.Command{
 		Use:   "switch",
 		Short: "Bring the manifest into force",
@@ -51,6 +51,9 @@ func newSwitch(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing, and remove everything")
 	return cmd
 }
+
+// keepGenerations is how many old generations stay where nobody says otherwise.
+const keepGenerations = 10
 
 func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty bool) (err error) {
 	l, err := o.layout()

@@ -50,7 +50,9 @@ func (m *move) act(ctx context.Context) error {
 		m.stopUnits,
 		m.endOutlived,
 		m.freeNetworks,
+		m.copyVolumes,
 		func(context.Context) error { return m.flip(staged) },
+		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
 		m.startUnits,
@@ -164,7 +166,7 @@ func (m *move) stillUp(ctx context.Context, names []string) (up []string, err er
 func (m *move) freeNetworks(ctx context.Context) error {
 	m.node.forget()
 	for _, t := range m.plan.Free {
-		if err := m.removeObject(ctx, t); err != nil {
+		if _, err := m.removeObject(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -256,6 +258,9 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	}
 	were := slices.Clone(m.plan.Dependents)
 	for _, u := range m.to.Units {
+		if u.Resource.Kind == units.KindUnit && (!u.Wanted || m.seen.units[u.Name].Active == "activating") {
+			continue // a timer's or a socket's, which comes and goes; or a job that has come to its end
+		}
 		if seen := m.seen.units[u.Name]; seen.Up() && seen.Load != "masked" && !slices.Contains(were, u.Name) {
 			were = append(were, u.Name)
 		}
@@ -276,7 +281,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	names := m.plan.Touched()
 	for _, u := range m.to.Units {
-		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
+		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && r.State == state.Live && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
 			names = append(names, u.Name)
 		}
 	}
@@ -296,7 +301,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])
@@ -305,7 +310,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
@@ -335,7 +340,7 @@ func (m *move) settle(ctx context.Context) error {
 func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 	planned := slices.Contains(m.plan.Touched(), name)
 	switch {
-	case !planned && !u.Up():
+	case !planned && (!u.Up() || u.Active == "activating" && d.Type == "oneshot"):
 		return nil
 	case u.Load != "loaded":
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)

@@ -43,7 +43,11 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 		}
 	}
 	inUse, err := n.inUse(ctx, plan.Free, desired)
-	return append(faults, inUse...), err
+	if err != nil {
+		return nil, err
+	}
+	others, err := n.othersUse(ctx, plan)
+	return slices.Concat(faults, inUse, others), err
 }
 
 // inUse refuses to make anew a network that a container uses which is not ours:

@@ -35,7 +35,7 @@ func judge(b before, desired state.Generation) ([]state.Transition, units.Faults
 		}
 		judged[i] = t
 	}
-	refused = append(refused, strayed(b.generation, desired)...)
+	refused = append(refused, strayed(b.generation, desired, migrations(judged))...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
@@ -107,9 +107,7 @@ func (j judgement) rename(t state.Transition) (decided state.Transition, hint st
 	t.Decision = j.policy(t, "rename", state.Follow)
 	switch {
 	case t.From.Kind() == units.TargetVolume:
-		t.Decision = state.Refuse
-		t.Reason = "its data would stay behind and an empty volume take its place"
-		return t, fmt.Sprintf("keep the data where it is with VolumeName: %q", t.From.Name())
+		return decideVolume(t, j.now[t.Resource])
 	case t.Decision == state.Refuse:
 		t.Reason = asThePolicySays
 		return t, fmt.Sprintf("give it back the name %s, or allow it with policy: rename: \"follow\"", t.From.Name())
@@ -158,7 +156,7 @@ func runs(k units.Kind) bool {
 	switch k {
 	case units.KindVolume, units.KindNetwork, units.KindFile:
 		return false
-	case units.KindContainer:
+	case units.KindContainer, units.KindUnit:
 	}
 	return true
 }
@@ -262,7 +260,8 @@ func sameSection(a, b units.Resource, section string) bool {
 // strayed refuses a container that would find an empty volume where it had its
 // data: the volume that it mounts there is not the one it mounted, which is no
 // longer declared, but one that is new. That is a rename in all but name.
-func strayed(before, desired state.Generation) units.Faults {
+// What is migrated finds its data.
+func strayed(before, desired state.Generation, migrated map[units.Target]units.Target) units.Faults {
 	was, is := volumes(before), volumes(desired)
 	old := map[string]units.Resource{}
 	for _, r := range before.Resources {
@@ -284,7 +283,7 @@ func strayed(before, desired state.Generation) units.Faults {
 		had := mounts(former)
 		for path, now := range mounts(r) {
 			then, there := was[had[path]], is[now]
-			if then == "" || there == "" || then == there || declares(is, then) || declares(was, there) {
+			if then == "" || there == "" || then == there || migrated[then] == there || declares(is, then) || declares(was, there) {
 				continue
 			}
 			refused = append(refused, units.Fault{

@@ -20,7 +20,8 @@ import (
 // sight is what one look at the machine found.
 type sight struct {
 	units map[string]host.Unit
-	// invocations are of the units that a switch cut short may have restarted.
+	// invocations are of the units that a switch cut short may have restarted, and
+	// of plain ones that others may have started since they changed.
 	invocations map[string]string
 	// foreign are the units whose names are no longer declared and which run by
 	// a definition that is not of meshgen, with its path.
@@ -39,7 +40,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		switch r.Target.Kind() {
 		case units.TargetUnit:
 			names = append(names, r.Target.Name())
-			if r.Due {
+			if r.Due || (r.Resource.Kind == units.KindUnit && r.Started != r.Digest) {
 				due = append(due, r.Target.Name())
 			}
 		case units.TargetFile:

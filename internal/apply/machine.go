@@ -17,8 +17,13 @@ type Machine struct {
 	Podman  Podman
 	// Converter is nil where there is no quadlet.
 	Converter Converter
+	// Unit is the systemd unit that this process runs in; "" where it is none.
+	Unit string
 	// Settle is how long a unit has to stay up to count as up.
 	Settle time.Duration
+	// Booting tells that systemd is about to start what is enabled, and holds
+	// that back until this program has ended: no job may be waited for.
+	Booting bool
 }
 
 // Systemd is a system manager: that of the machine is *[host.Systemd], whose
@@ -30,6 +35,7 @@ type Systemd interface {
 	Reload(ctx context.Context) error
 	ResetFailed(ctx context.Context, name string) error
 	Run(ctx context.Context, verb host.Verb, names []string, done func(host.Job)) []host.Job
+	Enqueue(ctx context.Context, verb host.Verb, name string) error
 	PayloadEnded(controlGroup string) bool
 	Journal(ctx context.Context, unit string, since time.Time, lines int) []string
 	Close()
@@ -42,6 +48,7 @@ type Podman interface {
 	Networks(ctx context.Context) ([]host.Object, error)
 	Images(ctx context.Context) (map[string]bool, error)
 	Pull(ctx context.Context, image string) error
+	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	RemoveContainer(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error
 	RemoveVolume(ctx context.Context, name string) error
@@ -83,7 +90,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Systemd, m.Podman = systemd, podman
+	m.Systemd, m.Podman, m.Unit = systemd, podman, host.OwnUnit()
 	return m, nil
 }
 

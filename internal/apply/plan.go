@@ -3,7 +3,7 @@ package apply
 import (
 	"cmp"
 	"maps"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -30,6 +30,8 @@ type Plan struct {
 	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Copy are volumes that are migrated.
+	Copy []Copy
 	// Write are files to be put in place.
 	Write []units.Resource
 	// Handover are renamed units. Bridge are those that they need and that
@@ -43,11 +45,16 @@ type Plan struct {
 	Start       []string
 	// Idle are those of Start that were down, of a declaration that changed.
 	Idle []string
+	// Confirm are units that a boot has started since they were due: all that is
+	// left is to record it.
+	Confirm []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
 	// started again. Some may not be of meshgen.
 	Dependents []string
+	// Last is the job of the unit that the switch runs in.
+	Last Last
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -74,7 +81,7 @@ func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op,
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
-		len(p.Start)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings
+		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
@@ -124,6 +131,9 @@ type before struct {
 	records     []state.Record
 	seen        sight
 	transitions []state.Transition // judged
+	// begins says that the switch was not begun before: what is done once, and
+	// before the flip, is for that alone.
+	begins bool
 }
 
 // makePlan says what has to be done to get from before to desired. It is pure.
@@ -164,7 +174,9 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.copies()
 	p.contention()
+	p.sockets()
 	return p.finish()
 }
 
@@ -187,10 +199,7 @@ type planner struct {
 	plan     Plan
 }
 
-// because gives the reason for an act; the last one counts.
-func (p *planner) because(op Op, unit, reason string) {
-	p.plan.reasons[reasonKey{op, unit}] = reason
-}
+func (p *planner) because(op Op, unit, reason string) { p.plan.because(op, unit, reason) }
 
 // names finds what is to be recorded: emitted, retired, held.
 func (p *planner) names() {
@@ -202,6 +211,9 @@ func (p *planner) names() {
 				p.plan.Emit = append(p.plan.Emit, t)
 			}
 		}
+	}
+	for _, r := range p.desired.Resources {
+		declared[imageOf(r)] = true
 	}
 	for _, r := range p.records {
 		switch {
@@ -220,12 +232,15 @@ func (p *planner) names() {
 func (p *planner) holds(r state.Record) bool {
 	removal, goes := p.removal[r.Resource]
 	switch {
-	case r.Target.Kind() == units.TargetUnit:
+	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case r.Target.Kind() == units.TargetImage:
+		p.because("hold", string(r.Target), "others may use it")
+		return true
 	case goes && removal.Decision == state.Keep:
 		p.because("hold", string(r.Target), removal.Reason)
 		return true
-	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
+	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed || p.undoesCopy(r)):
 		p.because("hold", string(r.Target), "it holds data")
 		return true
 	}
@@ -322,6 +337,10 @@ func (p *planner) succeed(a units.Address) {
 func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
 	case seen.Load == "masked": // its owner's word
+	case p.booted(r, u, seen):
+		if seen.Active != "activating" || seen.Sub == "auto-restart" {
+			p.plan.Confirm = append(p.plan.Confirm, u.Name)
+		}
 	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
 		if r.Due || (r.Digest != u.Digest && u.Wanted) {
 			p.start[u.Name] = true
@@ -329,6 +348,8 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
 			p.plan.Idle = append(p.plan.Idle, u.Name)
 		}
+	case u.Resource.Kind == units.KindUnit:
+		p.plainUnit(r, u, seen)
 	case p.seen.observed.Damaged[r.Target]:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition was changed by other hands")
@@ -347,6 +368,16 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	}
 }
 
+// booted reports whether a unit that was due at a boot was started since, by the
+// definition that it is to have. One that is down again without a fault was
+// stopped by its owner.
+func (p *planner) booted(r state.Record, u state.Unit, seen host.Unit) bool {
+	if !r.Due || r.DueWhy != state.Boot || r.Digest != u.Digest || seen.Active == "deactivating" {
+		return false
+	}
+	return seen.Up() || (seen.Active == "inactive" && p.seen.invocations[u.Name] != "")
+}
+
 // runs reports whether a unit that is up runs by the definition that it is to
 // have. Where a switch was cut short on its way to restart it, only the very run
 // that the ledger has counts; else, one that boot started runs by what was
@@ -354,6 +385,9 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 func (p *planner) runs(r state.Record, u state.Unit) bool {
 	if r.Due && r.DueWhy == state.Again {
 		return false // a file that it reads changed
+	}
+	if r.Due && r.DueWhy == state.Last {
+		return r.Invocation != p.seen.invocations[u.Name] // it had its job since
 	}
 	if r.Due {
 		// A name that no generation before had, and that has had one definition
@@ -480,8 +514,9 @@ func (p *planner) finish() Plan {
 	p.plan.Bridge = p.bridge()
 	slices.SortFunc(p.plan.Handover, func(a, b Handover) int { return cmp.Compare(a.New, b.New) })
 	p.plan.Stop = slices.Sorted(maps.Keys(p.stop))
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(p.rank(b), p.rank(a)) })
-	slices.SortStableFunc(p.plan.Stop, func(a, b string) int { return cmp.Compare(turnToStop(a), turnToStop(b)) })
+	slices.SortStableFunc(p.plan.Stop, func(a, b string) int {
+		return cmp.Or(cmp.Compare(turnToStop(a), turnToStop(b)), cmp.Compare(p.rank(b), p.rank(a)))
+	})
 	for _, name := range p.plan.Stop {
 		if p.seen.units[name].Stranded() {
 			p.plan.Rescue = append(p.plan.Rescue, name)
@@ -500,25 +535,16 @@ func (p *planner) finish() Plan {
 	return p.plan
 }
 
-// turnToStop puts what starts other units before all else: a service whose timer or
-// socket is still there may be back as soon as it is down.
-func turnToStop(unit string) int {
-	switch filepath.Ext(unit) {
-	case ".timer", ".socket", ".path", ".automount":
-		return 0
-	}
-	return 1
-}
-
 // rank puts what others need before them: networks and volumes before
-// containers. Within a list systemd keeps the order of the dependencies; this is
-// for the eye.
+// containers, sockets before services. Within a list systemd keeps the order of
+// the dependencies; this is for the eye, and for a socket, whose service knows
+// no order to it before it has a job.
 func (p *planner) rank(unit string) int {
 	kind := p.unit[unit].Resource.Kind
 	if kind == "" {
 		kind = p.record[units.Of(units.TargetUnit, unit)].Resource.Kind
 	}
-	if kind == units.KindContainer {
+	if kind == units.KindContainer || (kind == units.KindUnit && path.Ext(unit) == ".service") {
 		return 1
 	}
 	return 0

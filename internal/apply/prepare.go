@@ -53,8 +53,17 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if len(p.Rejected) > 0 {
 		return p, nil
 	}
+	sizes, refused, err := n.migratable(ctx, p.Transitions, compiled.Generation)
+	if err != nil || len(refused) > 0 {
+		p.Rejected = refused
+		return p, err
+	}
+	p.before.begins = true
 	if p.Plan, err = n.plan(ctx, p.before, compiled.Generation); err != nil {
 		return Prepared{}, err
+	}
+	for i, c := range p.Plan.Copy {
+		p.Plan.Copy[i].Bytes = sizes[c.From].Bytes
 	}
 	if p.Rejected = unreachable(n.Layout, p.Plan.Write); len(p.Rejected) > 0 {
 		return p, nil
@@ -71,8 +80,15 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 // plan makes the plan, as far as this system goes.
 func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Plan, error) {
 	plan := makePlan(b, desired)
-	if n.Systemd == nil {
+	if n.Systemd == nil || n.Booting {
 		return plan.offline(), nil
+	}
+	if n.Unit != "" {
+		own, err := n.Systemd.Details(ctx, []string{n.Unit})
+		if err != nil {
+			return plan, err
+		}
+		plan = plan.ownLast(n.Unit, own[n.Unit].Invocation)
 	}
 	var err error
 	if plan.Dependents, err = n.dependents(ctx, plan); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -38,11 +39,12 @@ func (n *Node) pull(ctx context.Context, p *Prepared) (pulled bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	maps.DeleteFunc(wanted, func(image string, _ units.Resource) bool { return names[image] || names[tagged(image)] })
+	if err := n.recordImages(wanted, p.To); err != nil {
+		return false, err
+	}
 	var errs []error
 	for _, image := range slices.Sorted(maps.Keys(wanted)) {
-		if names[image] || names[tagged(image)] {
-			continue
-		}
 		pulled = true
 		if err := n.Podman.Pull(ctx, image); err != nil {
 			r := wanted[image]
@@ -50,6 +52,30 @@ func (n *Node) pull(ctx context.Context, p *Prepared) (pulled bool, err error) {
 		}
 	}
 	return pulled, errors.Join(errs...)
+}
+
+// recordImages names the images in the ledger before they are on the machine.
+func (n *Node) recordImages(wanted map[string]units.Resource, generation int) error {
+	var events []state.Event
+	for _, image := range slices.Sorted(maps.Keys(wanted)) {
+		r := wanted[image]
+		events = append(events, state.Event{
+			Kind: state.EventEmit, Generation: generation, Target: imageOf(r), Resource: r.Address, Origin: "pulled",
+		})
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := n.ensureLedger(); err != nil {
+		return err
+	}
+	return n.Ledger.Append(events...)
+}
+
+// imageOf returns the target that the image of a resource has in the ledger, where
+// a switch pulled it.
+func imageOf(r units.Resource) units.Target {
+	return units.Of(units.TargetImage, tagged(r.Value("Container", "Image")))
 }
 
 // tagged returns the image with the tag that podman gives one that has none.

@@ -44,15 +44,21 @@ func (n *Node) unfinished() (state.Switch, bool) {
 // was in force already it goes forward, else back. Without one it only sweeps
 // the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	current, err := n.InForce()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := n.keepCopies(current); err != nil {
+		return Outcome{}, err
+	}
 	s, ok := n.unfinished()
 	if !ok {
 		sweepOwn(n.Layout)
 		return Outcome{}, clearPending(n.Layout)
 	}
 	ctx = context.WithoutCancel(ctx)
-	current, err := n.InForce()
-	if err != nil {
-		return Outcome{}, err
+	if n.Booting {
+		return n.recoverAtBoot(ctx, s, current, progress)
 	}
 	if current.Number == s.Generation {
 		from, err := n.generation(s.From)
@@ -109,12 +115,17 @@ func sweepOwn(l state.Layout) {
 	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
-// generation reads a generation; 0 is the empty one.
+// generation reads a generation that is not in force; 0 is the empty one. Of one
+// that is no longer there, the ledger has the names.
 func (n *Node) generation(number int) (state.Generation, error) {
 	if number == 0 {
 		return state.Generation{}, nil
 	}
-	return state.ReadGeneration(n.Layout, number)
+	g, err := state.ReadGeneration(n.Layout, number)
+	if errors.Is(err, os.ErrNotExist) {
+		return state.Generation{Number: number}, nil
+	}
+	return g, err
 }
 
 // advance takes an unfinished switch on from where it was cut short.
@@ -146,7 +157,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	if err != nil || len(faults) > 0 {
 		return nil, errors.Join(err, faults.Err())
 	}
-	plan.Reread = n.Systemd != nil // what systemd was given last is not known
+	plan.Reread = n.Systemd != nil && !n.Booting // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
 	if err != nil {
 		return nil, err
@@ -207,5 +218,5 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	if err := n.Ledger.Append(events...); err != nil {
 		return out, errors.Join(left, err)
 	}
-	return out, errors.Join(left, state.ClearPending(n.Layout))
+	return out, errors.Join(left, state.ClearPending(n.Layout), m.giveLast(ctx))
 }

@@ -32,7 +32,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		return nil, err
 	}
 	for _, t := range targets {
-		why, err := m.retireOne(ctx, t, found)
+		left, err := m.retireOne(ctx, t, found)
 		if kept[t] != nil {
 			err = kept[t]
 		}
@@ -40,15 +40,17 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if t.Kind() != units.TargetPort {
-			m.progress(Event{Step: Step{Op: "retire", Target: t, Reason: why}, Ended: true})
+		e := state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: m.why(t)}
+		op := Op("retire")
+		if left != "" {
+			e.Kind, e.Why, op = state.EventForget, left, "leave"
 		}
-		events = append(events, state.Event{Kind: state.EventRetire, Generation: m.to.Number, Target: t, Why: why})
+		if t.Kind() != units.TargetPort {
+			m.progress(Event{Step: Step{Op: op, Target: t, Reason: e.Why}, Ended: true})
+		}
+		events = append(events, e)
 	}
-	for _, t := range m.plan.Hold {
-		events = append(events, state.Event{Kind: state.EventHold, Generation: m.to.Number, Target: t, Why: "no longer declared: " + m.plan.Reason("hold", string(t))})
-	}
-	return events, errors.Join(errs...)
+	return append(events, m.hold()...), errors.Join(errs...)
 }
 
 // retiringOrder puts units before the objects that they run, and files before
@@ -141,21 +143,20 @@ func (m *move) unlink(t units.Target) error {
 	return durable.Unlink(m.node.Layout.Root, t.Name())
 }
 
-// retireOne sees one thing gone and says why its name is retired.
-func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]host.Unit) (why string, err error) {
+// retireOne sees one thing gone. What is there and turns out to be somebody else's
+// is left, and told why.
+func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]host.Unit) (left string, err error) {
 	switch t.Kind() {
 	case units.TargetUnit:
+		if path := m.seen.foreign[t.Name()]; path != "" {
+			return "now defined by " + path, nil
+		}
 		if err := m.retireUnit(ctx, t.Name(), found[t.Name()]); err != nil {
 			return "", err
 		}
-		if err := m.removeTraces(m.records[t]); err != nil {
-			return "", err
-		}
-		return m.why(t), m.removeMadeBy(ctx, m.records[t])
+		return "", errors.Join(m.removeTraces(m.records[t]), m.removeMadeBy(ctx, m.records[t]))
 	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
-		if err := m.removeObject(ctx, t); err != nil {
-			return "", err
-		}
+		return m.removeObject(ctx, t)
 	case units.TargetFile:
 		if m.never(t) {
 			return "never written: what is there is not of meshgen", nil
@@ -166,15 +167,12 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 	case units.TargetDir:
 		return m.removeDir(t)
 	}
-	return m.why(t), nil
+	return "", nil
 }
 
 // why says what became of the resource that had the name.
 func (m *move) why(t units.Target) string {
 	a := m.records[t].Resource
-	if path := m.seen.foreign[t.Name()]; path != "" && t.Kind() == units.TargetUnit {
-		return "now defined by " + path
-	}
 	if m.undoing {
 		return "did not stay in force"
 	}
@@ -188,14 +186,14 @@ func (m *move) why(t units.Target) string {
 			}
 		}
 	}
+	if t.Kind() == units.TargetDir {
+		return "nothing declared is in it"
+	}
 	return "no longer declared"
 }
 
 func (m *move) retireUnit(ctx context.Context, name string, u host.Unit) error {
 	if m.node.Systemd == nil {
-		return nil
-	}
-	if m.seen.foreign[name] != "" {
 		return nil
 	}
 	if u.Up() {
@@ -208,19 +206,25 @@ func (m *move) retireUnit(ctx context.Context, name string, u host.Unit) error {
 }
 
 // removeObject removes a podman object of ours and sees it gone. One of that
-// name that does not carry our mark is somebody else's: it is left alone.
-func (m *move) removeObject(ctx context.Context, t units.Target) error {
+// name that is somebody else's is left, and told why.
+func (m *move) removeObject(ctx context.Context, t units.Target) (left string, err error) {
 	record := m.records[t]
 	if m.node.Systemd == nil {
-		return m.neverStarted(record)
+		return "", m.neverStarted(record)
 	}
 	o, there, err := m.node.object(ctx, t)
-	if err != nil || !there || !marked(o, record) {
-		return err
+	switch {
+	case err != nil || !there:
+		return "", err
+	case !marked(o, record):
+		return "what has the name is not of meshgen", nil
+	case m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container:
+		return o.Unit + " runs it, which is now defined by " + m.seen.foreign[o.Unit], nil
 	}
-	if m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container {
-		return nil // its unit is somebody else's by now, and has run it anew
-	}
+	return "", m.removeMarked(ctx, t, o)
+}
+
+func (m *move) removeMarked(ctx context.Context, t units.Target, o host.Object) (err error) {
 	switch t.Kind() {
 	case units.TargetContainer:
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
@@ -243,7 +247,7 @@ func (m *move) removeObject(ctx context.Context, t units.Target) error {
 // removeMadeBy removes what a unit that is gone left of its containers, whatever
 // they are called by now.
 func (m *move) removeMadeBy(ctx context.Context, unit state.Record) error {
-	if m.node.Systemd == nil || !runsContainer(unit) || m.seen.foreign[unit.Target.Name()] != "" {
+	if m.node.Systemd == nil || !runsContainer(unit) {
 		return nil
 	}
 	containers, err := m.node.objects.get(ctx, units.TargetContainer)
@@ -278,16 +282,16 @@ func (m *move) neverStarted(r state.Record) error {
 	return nil
 }
 
-func (m *move) removeDir(t units.Target) (why string, err error) {
+func (m *move) removeDir(t units.Target) (left string, err error) {
 	if at, is := obstacle(m.node.Layout, t.Name()); at != "" {
-		return fmt.Sprintf("left: %s is a %s now", at, is), nil
+		return fmt.Sprintf("%s is a %s now", at, is), nil
 	}
 	err = syscall.Rmdir(m.node.Layout.Path(t.Name())) // which takes nothing but a directory
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.ENOTDIR):
-		return "left: it holds what is not of meshgen", nil
-	case errors.Is(err, os.ErrNotExist), err == nil:
-		return "nothing declared is in it", nil
+		return "it holds what is not of meshgen", nil
+	case errors.Is(err, os.ErrNotExist):
+		return "", nil
 	}
 	return "", err
 }

@@ -50,6 +50,9 @@ func (p Plan) Steps() []Step {
 	for _, t := range p.Free {
 		steps = append(steps, Step{Op: "remove", Target: t, Reason: "makes room"})
 	}
+	for _, c := range p.Copy {
+		steps = append(steps, c.step())
+	}
 	for _, r := range p.Write {
 		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
 	}
@@ -62,6 +65,9 @@ func (p Plan) Steps() []Step {
 	unit("reload", p.ReloadUnits)
 	unit("restart", p.Restart)
 	unit("start", p.Start)
+	for _, name := range p.Confirm {
+		steps = append(steps, Step{Op: "confirm", Target: units.Of(units.TargetUnit, name), Reason: "started at the boot after a switch that was cut short"})
+	}
 	for _, name := range p.Dependents {
 		steps = append(steps, Step{Op: "start", Target: units.Of(units.TargetUnit, name), Reason: "goes down with what it needs"})
 	}
@@ -72,6 +78,9 @@ func (p Plan) Steps() []Step {
 	}
 	for _, t := range p.Hold {
 		steps = append(steps, Step{Op: "hold", Target: t, Reason: p.Reason("hold", string(t))})
+	}
+	if p.Last.Verb != "" {
+		steps = append(steps, p.Last.step())
 	}
 	return steps
 }

@@ -90,18 +90,22 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	}
 	g.Number = p.To
 	g.Decisions = p.Transitions
-	// A generation without a ledger would be one that nobody answers for.
-	if n.Ledger == nil {
-		ledger, err := state.CreateLedger(n.Layout, n.machineID)
-		if err != nil {
-			return g, err
-		}
-		n.Ledger = ledger
+	if err := n.ensureLedger(); err != nil {
+		return g, err
 	}
 	if f := fences(g, n.Ledger.Records()); len(f) > 0 {
 		p.compiled.Tree.Files[generator.FencesFile] = []byte(generator.FormatFences(f))
 	}
 	return g, state.WriteGeneration(n.Layout, g, p.compiled.Tree, p.From)
+}
+
+// ensureLedger makes the ledger where there is none: without one nobody would
+// answer for what a switch brings.
+func (n *Node) ensureLedger() (err error) {
+	if n.Ledger == nil {
+		n.Ledger, err = state.CreateLedger(n.Layout, n.machineID)
+	}
+	return err
 }
 
 // intend records what the switch is about to do.
@@ -142,7 +146,8 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 	}
 	for _, t := range plan.Emit {
 		r := owner[t]
-		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address, Origin: "written"}
+		e := state.Event{Kind: state.EventEmit, Generation: to.Number, Target: t, Resource: r.Address}
+		e.Origin, e.Definition = plan.origin(t)
 		switch t.Kind() {
 		case units.TargetUnit:
 			text, err := os.ReadFile(filepath.Join(n.Layout.Generation(to.Number), generator.NormalDir, t.Name()))
@@ -150,12 +155,15 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 				return nil, err
 			}
 			e.Digest, e.Definition = digest[t.Name()], string(text)
+			if record, ours := n.Ledger.Record(t); ours && e.Definition == "" {
+				e.Definition = record.Definition // made below --root: what runs is stopped by that
+			}
 		case units.TargetFile:
 			e.Digest, e.Definition = r.File.Digest, state.FileMeta(*r.File)
 		}
 		events = append(events, e)
 	}
-	return append(events, n.due(plan, events)...), nil
+	return slices.Concat(events, n.due(plan, events), plan.Last.due()), nil
 }
 
 // due are the units that the plan starts, and those that it takes down.
@@ -197,15 +205,27 @@ func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
 		// as it is, and must not stand in the way of the next switch.
 		return n.giveUp(m, err)
 	case err != nil && !m.inForce:
+		n.reopen()
 		out, undo := n.retreat(ctx, m.to, m.from, state.Undone, m.undo(), m.progress)
 		out.From = m.from.Number
 		return out, errors.Join(err, undo)
 	case (err != nil || len(failed) > 0) && m.fragile:
+		n.reopen()
 		out, back := n.retreat(ctx, m.to, m.from, state.RolledBack, m.undo(), m.progress)
 		out.Failed = append(failed, out.Failed...)
 		return out, errors.Join(err, back)
 	}
 	return n.close(ctx, m, o, failed, err)
+}
+
+// reopen reads the ledger again, which takes no more once an append failed: what
+// was in the way then, a full disk say, may be gone. Where it cannot be read, the
+// next append says so.
+func (n *Node) reopen() {
+	if ledger, err := state.OpenLedger(n.Layout, n.machineID); err == nil {
+		_ = n.Ledger.Close() // every append that returned is on the disk
+		n.Ledger = ledger
+	}
 }
 
 // giveUp ends a switch that was to put the set in force right, and could not.
@@ -234,5 +254,5 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
-	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number))
+	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))
 }

@@ -17,7 +17,7 @@ import (
 // is gone: the stamp of a timer with Persistent=, systemd.timer(5), and the
 // sockets and FIFOs in the file system, which systemd.socket(5) leaves there.
 func (m *move) removeTraces(unit state.Record) error {
-	if unit.Resource.Kind != units.KindUnit || m.seen.foreign[unit.Target.Name()] != "" {
+	if unit.Resource.Kind != units.KindUnit {
 		return nil
 	}
 	name := unit.Target.Name()

@@ -29,3 +29,24 @@ func (s *Systemd) PayloadEnded(controlGroup string) bool {
 	_, err = os.Stat(filepath.Join(service, "runtime"))
 	return err == nil
 }
+
+// OwnUnit returns the unit of the system manager that this process runs in, by its
+// cgroup; "" where that is none, as in a user's session.
+func OwnUnit() string {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok || strings.HasPrefix(path, "/user.slice/") {
+			continue
+		}
+		for name := range strings.SplitSeq(path, "/") {
+			if strings.HasSuffix(name, ".service") {
+				return name // what lies below is of its own making
+			}
+		}
+	}
+	return ""
+}

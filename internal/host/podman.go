@@ -34,10 +34,19 @@ type Object struct {
 	Running  bool
 	Unit     string
 	Networks []string
+	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
+	// Mountpoint.
+	Driver     string
+	Options    map[string]string
+	Mountpoint string
 }
 
 // Containers lists all containers, those that do not run included.
 func (p Podman) Containers(ctx context.Context) ([]Object, error) {
+	return p.containers(ctx, "ps", "--all", "--external", "--format", "json")
+}
+
+func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error) {
 	var list []struct {
 		ID       string   `json:"Id"`
 		Names    []string `json:"Names"`
@@ -46,7 +55,7 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 		Networks []string `json:"Networks"`
 		Labels   map[string]string
 	}
-	if err := p.list(ctx, &list, "ps", "--all", "--external", "--format", "json"); err != nil {
+	if err := p.list(ctx, &list, args...); err != nil {
 		return nil, err
 	}
 	var found []Object
@@ -65,15 +74,20 @@ func (p Podman) Containers(ctx context.Context) ([]Object, error) {
 // Volumes lists all volumes.
 func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 	var list []struct {
-		Name   string
-		Labels map[string]string
+		Name       string
+		Labels     map[string]string
+		Driver     string
+		Options    map[string]string
+		Mountpoint string
 	}
 	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, v := range list {
-		found[i] = Object{Name: v.Name, ID: v.Name, Labels: v.Labels}
+		found[i] = Object{
+			Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: v.Driver, Options: v.Options, Mountpoint: v.Mountpoint,
+		}
 	}
 	return found, nil
 }

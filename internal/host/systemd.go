@@ -2,9 +2,10 @@
 // by its command, files by their digests. It decides nothing and remembers
 // nothing; internal/apply asks it.
 //
-// [Dial] connects to systemd, whose jobs are waited for with a deadline and are
-// never believed lost: a signal that does not come is answered by a look at the
-// unit. [Podman] lists and removes podman's objects.
+// [Dial] connects to systemd, and [DialManager] does where there is no bus yet.
+// Jobs are waited for with a deadline and are never believed lost: a signal that
+// does not come is answered by a look at the unit. [Podman] lists and removes
+// podman's objects.
 package host
 
 import (
@@ -32,19 +33,48 @@ type Systemd struct {
 
 // Dial connects to the system manager on the system bus.
 func Dial(ctx context.Context) (*Systemd, error) {
-	s := &Systemd{}
-	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
-		bus, err := connectBus(ctx)
-		if s.raw == nil {
-			s.raw = bus // the first is for calls, the second for signals
-		}
-		return bus, err
-	})
+	s, err := dial(func() (*dbus.Conn, error) { return connectBus(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("connect to systemd on the system bus: %w", err)
 	}
-	s.conn = conn
 	return s, nil
+}
+
+// managerSocket is where systemctl reaches the system manager, as root, also
+// where there is no bus yet.
+const managerSocket = "/run/systemd/private"
+
+// DialManager connects to the system manager itself, which answers from the
+// first moment of a boot on.
+func DialManager(ctx context.Context) (*Systemd, error) {
+	s, err := dial(func() (*dbus.Conn, error) {
+		conn, err := dbus.Dial("unix:path="+managerSocket, dbus.WithContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if err := conn.Auth(nil); err != nil {
+			_ = conn.Close() // the first error counts
+			return nil, err
+		}
+		return conn, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to systemd: %w", err)
+	}
+	return s, nil
+}
+
+func dial(connect func() (*dbus.Conn, error)) (*Systemd, error) {
+	s := &Systemd{}
+	conn, err := systemd.NewConnection(func() (*dbus.Conn, error) {
+		c, err := connect()
+		if s.raw == nil {
+			s.raw = c // the first is for calls, the second for signals
+		}
+		return c, err
+	})
+	s.conn = conn
+	return s, err
 }
 
 func connectBus(ctx context.Context) (*dbus.Conn, error) {
@@ -121,14 +151,18 @@ type Details struct {
 // keeps no more than 128 calls of one connection waiting.
 const atOnce = 20
 
-// Details returns the details of the named services.
+// Details returns the details of the named units; what only a service has is ""
+// for others.
 func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
 	details := make(map[string]Details, len(names))
 	for batch := range slices.Chunk(names, atOnce) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			calls[i] = s.get(ctx, name, "Unit.FragmentPath", "Unit.InvocationID", "Service.Result", "Service.Type",
-				"Service.ControlGroup", "Unit.StateChangeTimestamp")
+			properties := []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp"}
+			if strings.HasSuffix(name, ".service") {
+				properties = append(properties, "Service.Result", "Service.Type", "Service.ControlGroup")
+			}
+			calls[i] = s.get(ctx, name, properties...)
 		}
 		for i, name := range batch {
 			d, err := readDetails(calls[i])
@@ -144,7 +178,8 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 func readDetails(calls []*dbus.Call) (d Details, err error) {
 	var invocation []byte
 	var changed uint64 // microseconds since 1970
-	if err := store(calls, &d.Fragment, &invocation, &d.Result, &d.Type, &d.ControlGroup, &changed); err != nil {
+	into := []any{&d.Fragment, &invocation, &changed, &d.Result, &d.Type, &d.ControlGroup}
+	if err := store(calls, into[:len(calls)]...); err != nil {
 		return d, err
 	}
 	d.Invocation = hex.EncodeToString(invocation)
@@ -290,6 +325,14 @@ func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(
 		done(jobs[i])
 	}
 	return jobs
+}
+
+// Enqueue gives a unit its job and does not wait for its end.
+func (s *Systemd) Enqueue(ctx context.Context, verb Verb, name string) error {
+	if _, err := s.enqueue(ctx, verb, name, nil); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, name, err)
+	}
+	return nil
 }
 
 func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (int, error) {

@@ -79,7 +79,11 @@ func (m *Machine) fill(p Parts) error {
 		return err
 	}
 	for path, program := range p.programs {
-		if err := run("install", "-D", program, m.path("upper", path)); err != nil {
+		info, err := os.Stat(program)
+		if err != nil {
+			return err
+		}
+		if err := run("install", "-D", fmt.Sprintf("--mode=%o", info.Mode().Perm()), program, m.path("upper", path)); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ type Parts struct {
 	cache    string
 	root     string            // a Debian system with systemd and podman
 	images   string            // /var/lib/containers with localhost/probe:1 and :2; "" for none
-	programs map[string]string // a path on the machine → the file on the host that is laid there
+	programs map[string]string // a path on the machine → the file on the host that is laid there, with its mode
 }
 
 // Check returns what the host lacks to boot a machine; nil if nothing.
@@ -94,7 +94,9 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
+	unit := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "systemd/meshgen-recover.service")
 	p.programs = map[string]string{
+		"/usr/lib/systemd/system/meshgen-recover.service": unit,
 		"/usr/bin/meshgen": filepath.Join(dir, "meshgen"),
 		"/usr/lib/systemd/system-generators/meshgen-generator": filepath.Join(dir, "meshgen-generator"),
 	}

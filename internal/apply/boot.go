@@ -1,0 +1,237 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// AtBoot connects to a machine that is booting, before any unit of a generation
+// has started. There is no bus yet: systemd is asked by its own socket.
+func AtBoot(ctx context.Context, _ state.Layout) (Machine, error) {
+	podman, err := host.FindPodman()
+	if err != nil {
+		return Machine{}, err
+	}
+	systemd, err := host.DialManager(context.WithoutCancel(ctx))
+	if err != nil {
+		return Machine{}, err
+	}
+	return Machine{Systemd: systemd, Podman: podman, Booting: true}, nil
+}
+
+// recoverAtBoot ends the switch that the boot found unfinished. What systemd was
+// given is the generation in force, so that is the aim, on whichever side of the
+// flip the switch was cut short; its files are put right, and what is no longer
+// declared is retired. Nothing is started, and no job is waited for: systemd
+// holds the jobs of the boot back until this has ended. The units that were due
+// stay so, for whatever starts them now starts them by the right definition.
+//
+// Where it fails the switch stays unfinished, and what is in force stays so.
+func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.Generation, progress Progress) (Outcome, error) {
+	if err := n.mustBeDown(ctx, current); err != nil {
+		return Outcome{}, err
+	}
+	out := Outcome{From: s.Generation, To: current.Number, Result: state.Undone}
+	if current.Number == s.Generation {
+		out.From, out.Result = s.From, state.Done
+	}
+	from, err := n.generation(out.From)
+	if err != nil {
+		return Outcome{}, err
+	}
+	m, err := n.again(ctx, from, current, nil, progress)
+	if err != nil {
+		return Outcome{}, err
+	}
+	m.undoing = out.Result == state.Undone
+	if err := m.act(ctx); err != nil {
+		return Outcome{From: out.From, To: out.To}, fmt.Errorf("put the files of generation %d right: %w", current.Number, err)
+	}
+	sweepOwn(n.Layout)
+	events, left := m.retire(ctx)
+	if left != nil && out.Result == state.Done {
+		out.Result = state.Failed
+	}
+	events = append(events, n.dueAtBoot(current)...)
+	events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: out.Result})
+	if err := n.Ledger.Append(events...); err != nil {
+		return out, errors.Join(left, err)
+	}
+	return out, errors.Join(left, state.ClearPending(n.Layout))
+}
+
+// mustBeDown sees that nothing of ours runs yet. Beside what runs, a name could
+// be taken for gone that is not.
+func (n *Node) mustBeDown(ctx context.Context, current state.Generation) error {
+	var names []string
+	for _, u := range current.Units {
+		names = append(names, u.Name)
+	}
+	for _, r := range n.records() {
+		if r.Target.Kind() == units.TargetUnit {
+			names = append(names, r.Target.Name())
+		}
+	}
+	found, err := n.Systemd.Units(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if found[name].Up() {
+			return fmt.Errorf("%s: is %s: this is no boot\nhint: run meshgen recover without --boot, or switch", name, found[name].Active)
+		}
+	}
+	return nil
+}
+
+// dueAtBoot says of the units that are due in a generation that they were down
+// at a boot.
+func (n *Node) dueAtBoot(g state.Generation) []state.Event {
+	var events []state.Event
+	for _, u := range g.Units {
+		t := units.Of(units.TargetUnit, u.Name)
+		if r, ok := n.Ledger.Record(t); ok && r.State == state.Live && r.Due {
+			events = append(events, state.Event{Kind: state.EventDue, Target: t, Why: state.Boot})
+		}
+	}
+	return events
+}
+
+// HoldBack is for a boot whose recovery failed. It has systemd not start the
+// units in force that would read a config file of the switch that was cut short
+// in place of their own, and returns their names, with nothing but the
+// generations to go by. All else starts.
+func HoldBack(ctx context.Context, l state.Layout) ([]string, error) {
+	current, inForce, err := state.Current(l)
+	if err != nil || !inForce {
+		return nil, err
+	}
+	pending, unfinished, err := state.Pending(l)
+	if err != nil || !unfinished || pending == current {
+		return nil, err
+	}
+	from, err := state.ReadGeneration(l, pending)
+	if err != nil {
+		return nil, err
+	}
+	to, err := state.ReadGeneration(l, current)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := astray(l, from, to)
+	if err != nil {
+		return nil, err
+	}
+	names := readers(to, paths)
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return stopWhatIsDown(ctx, names)
+}
+
+// astray returns the paths where a file lies as one generation has it, and not
+// as the other does that is in force.
+func astray(l state.Layout, from, inForce state.Generation) ([]string, error) {
+	own := map[string]units.File{}
+	for _, r := range inForce.Resources {
+		if r.File != nil {
+			own[r.File.Path] = *r.File
+		}
+	}
+	var paths []string
+	for _, r := range from.Resources {
+		if r.File == nil {
+			continue
+		}
+		lies, there, err := fileState(l.Path(r.File.Path))
+		if err != nil {
+			return nil, err
+		}
+		was, declared := own[r.File.Path]
+		differs := !declared || stateOf(was) != stateOf(*r.File)
+		if there && differs && lies == stateOf(*r.File) {
+			paths = append(paths, r.File.Path)
+		}
+	}
+	return paths, nil
+}
+
+func stateOf(f units.File) state.FileState {
+	return state.FileState{Digest: f.Digest, Meta: state.FileMeta(f)}
+}
+
+// readers returns the units of a generation that may read one of the files: they
+// are told of its changes, or name it or a directory that it lies in.
+func readers(g state.Generation, paths []string) []string {
+	told := map[units.Address]bool{}
+	resource := byAddress(g)
+	for _, r := range g.Resources {
+		if r.File != nil && slices.Contains(paths, r.File.Path) {
+			for _, n := range r.File.Notify {
+				told[n.Resource] = true
+			}
+		}
+	}
+	var names []string
+	for _, u := range g.Units {
+		named := func(path string) bool { return mentions(resource[u.Resource], path) }
+		if told[u.Resource] || slices.ContainsFunc(paths, named) {
+			names = append(names, u.Name)
+		}
+	}
+	return names
+}
+
+// mentions reports whether a value of the resource has the path in it, or a
+// directory above.
+func mentions(r units.Resource, path string) bool {
+	for _, s := range r.Sections {
+		for _, e := range s.Entries {
+			for _, v := range e.Values {
+				for _, word := range strings.FieldsFunc(v, func(c rune) bool { return strings.ContainsRune(" :,='\"", c) }) {
+					if word == path || (word[0] == '/' && strings.HasPrefix(path, strings.TrimSuffix(word, "/")+"/")) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// stopWhatIsDown cancels the jobs that are to start units, and leaves alone what
+// is up.
+func stopWhatIsDown(ctx context.Context, names []string) (held []string, err error) {
+	systemd, err := host.DialManager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer systemd.Close()
+	found, err := systemd.Units(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if found[name].Load == "loaded" && !found[name].Up() {
+			held = append(held, name)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdBackDeadline)
+	defer cancel()
+	var errs []error
+	for _, j := range systemd.Run(ctx, host.Stop, held, func(host.Job) {}) {
+		errs = append(errs, j.Err)
+	}
+	return held, errors.Join(errs...)
+}
+
+// holdBackDeadline bounds the wait for jobs that stop what is down already.
+const holdBackDeadline = 10 * time.Second

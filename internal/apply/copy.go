@@ -1,0 +1,183 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"meshgen/generator"
+	"meshgen/internal/durable"
+	"meshgen/internal/host"
+	"meshgen/units"
+)
+
+// copyVolumes makes the new volumes, while the old set is in force and all that
+// uses the old ones is down. When it returns without an error, the copies are on
+// the disk, and the same as what they are of.
+func (m *move) copyVolumes(ctx context.Context) error {
+	for _, c := range m.plan.Copy {
+		m.progress(Event{Step: c.step()})
+		begin := time.Now()
+		err := m.copyVolume(ctx, c)
+		m.progress(Event{Step: c.step(), Ended: true, Took: time.Since(begin), Err: err})
+		if err != nil {
+			// At once: a full disk would have no room for the record of what
+			// comes next.
+			errs := []error{fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err)}
+			for _, made := range m.plan.Copy {
+				errs = append(errs, m.dropCopy(ctx, made))
+			}
+			return errors.Join(errs...)
+		}
+	}
+	return nil
+}
+
+func (m *move) copyVolume(ctx context.Context, c Copy) error {
+	m.node.forget()
+	if err := m.idle(ctx, c.From); err != nil {
+		return err
+	}
+	from, reason, err := m.node.copyable(ctx, c.From)
+	if err != nil || reason != "" {
+		return cmpError(err, reason)
+	}
+	before, err := host.Measure(ctx, from.Mountpoint)
+	if err != nil {
+		return err
+	}
+	to, err := m.makeVolume(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := room(to.Mountpoint, before); err != nil {
+		return err
+	}
+	if err := host.CopyTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
+		return err
+	}
+	if err := host.SameTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
+		return fmt.Errorf("compared with what it was made of: %w", err)
+	}
+	after, err := host.Measure(ctx, from.Mountpoint)
+	if err != nil {
+		return err
+	}
+	if after.Mark != before.Mark {
+		return errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
+	}
+	return errors.Join(durable.Sync(to.Mountpoint), m.idle(ctx, c.From), m.idle(ctx, c.To))
+}
+
+func cmpError(err error, reason string) error {
+	if err != nil {
+		return err
+	}
+	return errors.New(reason)
+}
+
+// idle sees that no container runs with a volume.
+func (m *move) idle(ctx context.Context, t units.Target) error {
+	users, err := m.node.Podman.VolumeUsers(ctx, t.Name())
+	if err != nil {
+		return err
+	}
+	for _, u := range users {
+		if u.Running {
+			return fmt.Errorf("container %s runs with %s\nhint: stop it, and switch again", u.Name, t)
+		}
+	}
+	return nil
+}
+
+// makeVolume makes a volume as its own unit would, which finds it when it starts.
+// What an earlier try left of it goes first.
+func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
+	if err := m.dropCopy(ctx, c); err != nil {
+		return host.Object{}, err
+	}
+	if _, there, err := m.node.object(ctx, c.To); err != nil || there {
+		return host.Object{}, cmpError(err, "it exists by now, and is not of meshgen")
+	}
+	if err := m.runOnce(ctx, c); err != nil {
+		return host.Object{}, err
+	}
+	m.node.forget()
+	o, reason, err := m.node.copyable(ctx, c.To)
+	if err != nil || reason != "" {
+		return o, cmpError(err, reason)
+	}
+	entries, err := os.ReadDir(o.Mountpoint)
+	if err == nil && len(entries) > 0 {
+		err = errors.New("it was made, and is not empty")
+	}
+	return o, err
+}
+
+// runOnce has systemd run the commands of a volume's unit, under a name that is
+// gone when they have ended: the unit itself may have the name of the old one, and
+// its dependencies are of a set that is not in force yet.
+func (m *move) runOnce(ctx context.Context, c Copy) error {
+	definition, err := os.ReadFile(filepath.Join(m.node.Layout.Generation(m.to.Number), generator.NormalDir, c.Unit))
+	if err != nil {
+		return err
+	}
+	name := "meshgen-make-" + c.Unit
+	path := filepath.Join(m.node.Layout.Runtime, rescueDir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // systemd reads it
+		return err
+	}
+	text := "[Unit]\nDescription=Make " + string(c.To) + "\n[Service]\n" + service(string(definition)) + "RemainAfterExit=no\n"
+	if err := durable.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	link := filepath.Join(m.node.Layout.Path(runtimeUnits), name)
+	if err := relink(path, link); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, actDeadline)
+	defer cancel()
+	begun := time.Now()
+	job := m.node.Systemd.Run(ctx, host.Start, []string{name}, func(host.Job) {})[0]
+	if job.Err != nil {
+		for _, line := range m.node.Systemd.Journal(ctx, name, begun, 3) {
+			job.Err = fmt.Errorf("%w\n    %s", job.Err, line)
+		}
+		job.Err = errors.Join(job.Err, m.node.Systemd.ResetFailed(ctx, name))
+	}
+	return errors.Join(job.Err, os.Remove(link), os.Remove(path))
+}
+
+// service returns the lines of the sections [Service] of a unit.
+func service(definition string) string {
+	var b strings.Builder
+	in := false
+	for line := range strings.Lines(definition) {
+		if strings.HasPrefix(line, "[") {
+			in = strings.TrimSpace(line) == "[Service]"
+		} else if in {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// dropCopy removes what is there of a partial copy.
+func (m *move) dropCopy(ctx context.Context, c Copy) error {
+	record, ok := m.node.Ledger.Record(c.To)
+	if !ok || !partial(record) {
+		return nil
+	}
+	m.node.forget()
+	o, there, err := m.node.object(ctx, c.To)
+	if err != nil || !there || !marked(o, record) {
+		return err
+	}
+	err = m.node.Podman.RemoveVolume(ctx, o.Name)
+	m.node.forget()
+	return err
+}

@@ -1,0 +1,237 @@
+//go:build systemd
+
+package vmtests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// backup declares a timer and its service by the name that both have, and what
+// the service writes.
+func backup(name, every, word string) string {
+	return fmt.Sprintf(`package mesh
+
+modules: m: units: {
+	"backup.timer": {name: "%[1]s.timer", Timer: OnUnitInactiveSec: %[2]q, Timer: OnActiveSec: %[2]q, Install: WantedBy: "timers.target"}
+	"backup.service": {name: "%[1]s.service", Service: {Type: "oneshot", ExecStart: "/bin/sh -c 'echo %[3]s >>/srv/backup'"}}
+}
+`, name, every, word)
+}
+
+// A timer runs its service; both change, and get another name together, and go.
+func TestTimerWithItsService(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(backup("night", "100ms", "one"))
+	v.Switch()
+	v.Await("the service has run", func() bool { return v.Exec("grep", "-q", "one", "/srv/backup").Code == 0 })
+	if got := v.Show("night.timer", "ActiveState", "UnitFileState", "Triggers")["Triggers"]; got != "night.service" {
+		t.Errorf("night.timer triggers %q", got)
+	}
+	if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+		t.Errorf("with nothing to do: %+v", r)
+	}
+
+	v.WriteManifest(backup("night", "100ms", "two"))
+	v.Switch()
+	v.Await("the changed service has run", func() bool { return v.Exec("grep", "-q", "two", "/srv/backup").Code == 0 })
+
+	v.WriteManifest(backup("night", "1h", "two"))
+	v.Switch()
+	if got := v.Show("night.timer", "TimersMonotonic")["TimersMonotonic"]; !strings.Contains(got, "=1h ") {
+		t.Errorf("the changed timer has %s", got)
+	}
+
+	v.WriteManifest(backup("dawn", "100ms", "three"))
+	v.Switch()
+	v.mustBeGone("night.timer", "night.service")
+	v.Await("the service has run by its other name", func() bool { return v.Exec("grep", "-q", "three", "/srv/backup").Code == 0 })
+	if got := v.Show("dawn.timer", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("dawn.timer is %s", got)
+	}
+	v.mustBeSwept()
+
+	v.PowerCut()
+	v.Boot()
+	if got := v.Show("dawn.timer", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("after a boot dawn.timer is %s", got)
+	}
+
+	v.WriteManifest("package mesh\n")
+	v.Switch("--allow-empty")
+	v.mustBeGone("dawn.timer", "dawn.service")
+	v.mustNotBeWanted("dawn.timer")
+	v.mustBeSwept()
+}
+
+// mustNotBeWanted sees that no unit pulls one in that is gone.
+func (v *Machine) mustNotBeWanted(unit string) {
+	v.t.Helper()
+	for _, dir := range []string{"/run/systemd/generator", "/run/systemd/system", "/etc/systemd/system"} {
+		if r := v.Exec("grep", "-rl", "--", unit, dir); r.Stdout != "" {
+			v.t.Errorf("%s is named in %s", unit, strings.Fields(r.Stdout))
+		}
+		if out := v.Run("find", dir, "-name", unit); out != "" {
+			v.t.Errorf("%s is there: %s", unit, out)
+		}
+	}
+}
+
+// echo declares a socket, whose service answers with a word.
+func echo(name, port, word string) string {
+	return fmt.Sprintf(`package mesh
+
+modules: m: units: {
+	"echo.socket": {name: "%[1]s.socket", Socket: {ListenStream: ["127.0.0.1:%[2]s", "/run/%[1]s.sock"]}, Install: WantedBy: "sockets.target"}
+	"echo.service": {name: "%[1]s.service", Service: ExecStart: "/bin/sh -c 'echo %[3]s >>/srv/echo; sleep infinity'"}
+}
+`, name, port, word)
+}
+
+// A socket starts its service; both change, and get another name together, and
+// go.
+func TestSocketWithItsService(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(echo("echo", "7001", "one"))
+	v.Switch()
+	if got := v.Show("echo.service", "ActiveState")["ActiveState"]; got != "inactive" {
+		t.Errorf("before anyone asks the service is %s", got)
+	}
+	v.connect("7001")
+	v.Await("the service runs", func() bool { return v.Exec("grep", "-q", "one", "/srv/echo").Code == 0 })
+	v.Await("the service is up", func() bool { return v.Show("echo.service", "ActiveState")["ActiveState"] == "active" })
+
+	v.WriteManifest(echo("echo", "7002", "two"))
+	v.Switch()
+	v.connect("7002")
+	v.Await("the changed service runs", func() bool { return v.Exec("grep", "-q", "two", "/srv/echo").Code == 0 })
+	if v.Exec("busybox", "nc", "-w", "1", "127.0.0.1", "7001", "-e", "true").Code == 0 {
+		t.Error("the former port is still open")
+	}
+
+	v.WriteManifest(echo("call", "7002", "three"))
+	v.Switch()
+	v.mustBeGone("echo.socket", "echo.service")
+	v.connect("7002")
+	v.Await("the service runs by its other name", func() bool { return v.Exec("grep", "-q", "three", "/srv/echo").Code == 0 })
+	v.mustBeSwept()
+
+	v.WriteManifest("package mesh\n")
+	v.Switch("--allow-empty")
+	v.mustBeGone("call.socket", "call.service")
+	v.mustNotBeWanted("call.socket")
+	v.mustBeSwept()
+	if listening := v.Run("ss", "-Hltn", "sport = :7002"); listening != "" {
+		t.Errorf("still listening: %s", listening)
+	}
+}
+
+// connect opens a connection, and closes it.
+func (v *Machine) connect(port string) {
+	v.t.Helper()
+	v.Run("busybox", "nc", "127.0.0.1", port, "-e", "true")
+}
+
+// drop declares a path that starts a service when something is put there.
+func drop(name, path string) string {
+	return fmt.Sprintf(`package mesh
+
+modules: m: units: {
+	"drop.path": {name: "%[1]s.path", Path: PathExists: %[2]q, Install: WantedBy: "multi-user.target"}
+	"drop.service": {name: "%[1]s.service", Service: {Type: "oneshot", ExecStart: "/bin/rm %[2]s"}}
+}
+`, name, path)
+}
+
+// A path starts its service; both change, and get another name together, and go.
+func TestPathWithItsService(t *testing.T) {
+	v := Boot(t)
+	taken := func(path string) {
+		t.Helper()
+		v.WriteFile(path, "")
+		v.Await(path+" is taken away", func() bool { return !v.Exists(path) })
+	}
+	v.WriteManifest(drop("drop", "/srv/a"))
+	v.Switch()
+	taken("/srv/a")
+	v.WriteManifest(drop("drop", "/srv/b"))
+	v.Switch()
+	taken("/srv/b")
+	v.WriteManifest(drop("catch", "/srv/b"))
+	v.Switch()
+	v.mustBeGone("drop.path", "drop.service")
+	taken("/srv/b")
+	v.WriteManifest("package mesh\n")
+	v.Switch("--allow-empty")
+	v.mustBeGone("catch.path", "catch.service")
+	v.mustNotBeWanted("catch.path")
+	v.mustBeSwept()
+}
+
+// Plain units and a container know one another: a target holds them together, a
+// slice, a mount and a notified service are of it.
+func TestPlainUnitsBesideAContainer(t *testing.T) {
+	v := Boot(t)
+	manifest := func(content string) {
+		v.WriteManifest(fmt.Sprintf(`package mesh
+
+modules: m: {
+	units: {
+		"all.target": {Unit: Wants: ["container/web", "unit/side.service"], Install: WantedBy: "multi-user.target"}
+		"web.slice": Slice: MemoryMax: "100M"
+		"tmp.mount": {Mount: {What: "tmpfs", Where: "/srv/my-tmp", Type: "tmpfs"}, Install: WantedBy: "local-fs.target"}
+		"side.service": {Unit: After: "unit/tmp.mount", Service: {ExecStart: "/bin/sleep infinity", Slice: "unit/web.slice", ExecReload: "/bin/cp /etc/side.conf /srv/my-tmp/reloaded"}}
+	}
+	containers: web: {Container: {Image: "localhost/probe:1", Network: "none"}, Install: {}}
+	files: conf: {path: "/etc/side.conf", content: %q, notify: "side.service": "reload"}
+}
+`, content))
+	}
+	manifest("one")
+	v.Switch()
+	v.mustRun("m-web")
+	if v.Run("stat", "-f", "-c", "%T", "/srv/my-tmp") != "tmpfs\n" {
+		t.Error("nothing is mounted")
+	}
+	v.Await("the service that the target wants runs", func() bool { return v.Show("m-side.service", "ActiveState")["ActiveState"] == "active" })
+	if got := v.Show("m-side.service", "Slice")["Slice"]; got != "m-web.slice" {
+		t.Errorf("the service is in %s", got)
+	}
+	manifest("two")
+	v.Switch()
+	if got := v.Exec("cat", "/srv/my-tmp/reloaded").Stdout; got != "two" {
+		t.Errorf("the service has reloaded %q", got)
+	}
+	v.WriteManifest("package mesh\n")
+	v.Switch("--allow-empty")
+	v.mustBeGone("m-all.target", `srv-my\x2dtmp.mount`, "m-side.service", "m-web.service")
+	// systemd has a slice of any name.
+	if got := v.Show("m-web.slice", "ActiveState", "FragmentPath"); got["ActiveState"] != "inactive" || got["FragmentPath"] != "" {
+		t.Errorf("m-web.slice is %v", got)
+	}
+	if v.Run("stat", "-f", "-c", "%T", "/srv/my-tmp") == "tmpfs\n" {
+		t.Error("still mounted")
+	}
+	v.mustBeSwept()
+}
+
+// An image that was made where there is no quadlet: at boot the generator gives
+// the plain units, and has the machine's own quadlet make the others.
+func TestImageWithPlainUnits(t *testing.T) {
+	v := Boot(t)
+	v.Run("mkdir", "-p", "/srv/root")
+	v.WriteFile("/srv/manifest/mesh.cue", `package mesh
+
+modules: m: containers: web: Container: {Image: "localhost/probe:1", Network: "none"}
+modules: m: units: "side.service": {Service: ExecStart: "/bin/sleep infinity", Install: WantedBy: "multi-user.target"}
+`)
+	v.Run("meshgen", "switch", "--root", "/srv/root", "--manifest", "/srv/manifest")
+	v.Run("cp", "-a", "/srv/root/etc/meshgen", "/etc/meshgen")
+	v.PowerCut()
+	v.Boot()
+	v.mustRun("m-web")
+	if got := v.Show("m-side.service", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("m-side.service is %s", got)
+	}
+}
