@@ -17,7 +17,7 @@ import (
 // keeps what is not its own: see the checks of play. $HISTORIES are that many,
 // of another seed each time; else it is a few, always the same.
 func TestHistories(t *testing.T) {
-	most, first := 200, uint64(1)
+	most, first := 150, uint64(1)
 	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
 		most, first = n, uint64(time.Now().UnixNano())
 	}
