@@ -68,7 +68,7 @@ func (p *play) happen(words []string) {
 	case "die", "fail":
 		p.host.Die(name, words[0] == "fail")
 	case "mask":
-		if p.found.files["/etc/systemd/system/"+name] == "" {
+		if p.found.files["/etc/systemd/system/"+name] == "" && !p.knownHand("mask", name) {
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":

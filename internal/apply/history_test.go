@@ -49,12 +49,13 @@ type play struct {
 	compiled map[string]manifest
 	// down are units that are to stay down, by what they were to run then; ""
 	// stands for one that may be up as well.
-	down   map[string]string
-	found  found
-	born   map[string]int // volumes that ever were
-	boots  bool           // what starts is started by a boot or by hand
-	died   bool           // the last switch did
-	booted bool           // since the first
+	down     map[string]string
+	found    found
+	born     map[string]int // volumes that ever were
+	boots    bool           // what starts is started by a boot or by hand
+	died     bool           // the last switch did
+	booted   bool           // since the first
+	heldBack bool           // the last boot did not recover
 }
 
 const machineID = "5e1f0000000000000000000000000001"
@@ -67,7 +68,7 @@ func newPlay(dir string, seed uint64) *play {
 		found: newFound(), born: map[string]int{},
 	}
 	p.must(err)
-	h.OnStart = p.started
+	h.OnStart, h.OnRecover = p.started, p.recoverAtBoot
 	p.must(h.Boot())
 	return p
 }
@@ -229,6 +230,13 @@ func (p *play) doSwitch(words []string) {
 		p.rolledBack(r)
 		return
 	}
+	if r.outcome.Result == state.Failed && m.fails() { // a boot brought it into force
+		p.always()
+		for unit := range p.down {
+			p.down[unit] = ""
+		}
+		return
+	}
 	p.reached(m, r)
 	p.again(m)
 }
@@ -305,8 +313,21 @@ func (p *play) afterDeath(cut bool) {
 	p.bootsOneSet()
 }
 
+// recoverAtBoot is what the recovery unit runs.
+func (p *play) recoverAtBoot() {
+	ctx := context.Background()
+	node, err := apply.OpenLocked(ctx, p.host.Layout, p.host.ConnectAtBoot)
+	p.must(err)
+	defer func() { p.must(node.Close()) }()
+	_, err = node.Recover(ctx, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) {})
+	if err != nil && p.found.none() {
+		p.Errorf("recover at boot: %v", err)
+	}
+	p.heldBack = err != nil
+}
+
 func (p *play) reboot() {
-	p.boots = true
+	p.boots, p.heldBack = true, false
 	p.must(p.host.Cut())
 	p.must(p.host.Boot())
 	p.boots, p.booted = false, true

@@ -1,6 +1,11 @@
 package apply_test
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"meshgen/internal/simulated"
+)
 
 // known reports whether a switch would meet a fault that is known and not
 // mended.
@@ -24,7 +29,13 @@ func (p *play) maskedIsDue() bool {
 // knownHand is known for what comes by hand: after a boot the owner's definition
 // comes before ours while our container runs. The ledger has not got the id of
 // the container that boot started, and takes it for the owner's.
+//
+// What is deaf to SIGTERM and masked while it runs does not stop, and the switch
+// takes it for stopped.
 func (p *play) knownHand(kind, name string) bool {
+	if kind == "mask" {
+		return slices.ContainsFunc(p.host.Containers(), func(c simulated.Container) bool { return c.Deaf && c.Unit == name })
+	}
 	_, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service")
 	return p.booted && (kind == "unit" || kind == "quadlet") && active == "active"
 }

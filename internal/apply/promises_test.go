@@ -12,11 +12,6 @@ import (
 	"meshgen/units"
 )
 
-// bootsFilesToo has a boot after a power cut be held to the config files as
-// well. Until the recovery at boot does it, a boot between the renames of files
-// and the flip has files of the new set with units of the old.
-const bootsFilesToo = false
-
 // started sees at each start of a container that nothing overlaps and nothing
 // found is destroyed (P3, P4), and that the ledger has its names (P1).
 func (p *play) started(c simulated.Container, replaced *simulated.Container, others []simulated.Container) {
@@ -95,7 +90,7 @@ func (p *play) letGo() {
 		if ledger == nil || err != nil || p.found.files[path] != "" {
 			continue
 		}
-		if r, ok := ledger.Record(units.Of(units.TargetFile, path)); ok && r.State == state.Retired && strings.HasPrefix(r.Why, "never written") {
+		if r, ok := ledger.Record(units.Of(units.TargetFile, path)); ok && r.State != state.Live && strings.HasPrefix(r.Why, "never written") {
 			p.found.files[path] = string(text)
 		}
 	}
@@ -132,7 +127,7 @@ func (p *play) ours() []units.Target {
 func (p *play) bootsOneSet() {
 	m := p.inForce()
 	p.runsWhole(m, func(declaration) bool { return true })
-	if bootsFilesToo {
+	if !p.heldBack {
 		p.filesAre(m)
 	}
 }

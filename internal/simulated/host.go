@@ -41,6 +41,7 @@ import (
 	"slices"
 	"sync"
 
+	"meshgen/generator"
 	"meshgen/internal/apply"
 	"meshgen/state"
 )
@@ -53,6 +54,8 @@ type Host struct {
 	// had its name before, if any, and of the others that are there. It must
 	// not call the host.
 	OnStart func(started Container, replaced *Container, others []Container)
+	// OnRecover is meshgen-recover.service, where a boot wants it.
+	OnRecover func()
 
 	mu          sync.Mutex
 	order       *rand.Rand // of what nothing orders
@@ -89,6 +92,11 @@ func (h *Host) Connect(context.Context, state.Layout) (apply.Machine, error) {
 	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Converter: Converter{}}, nil
 }
 
+// ConnectAtBoot gives the recovery at boot the machine.
+func (h *Host) ConnectAtBoot(context.Context, state.Layout) (apply.Machine, error) {
+	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Booting: true}, nil
+}
+
 // Boot starts a machine that is off: the generators run, and what is enabled is
 // started.
 func (h *Host) Boot() error {
@@ -99,8 +107,14 @@ func (h *Host) Boot() error {
 		return err
 	}
 	err := h.reload()
+	wanted := h.wanted("multi-user.target")
+	if slices.Contains(wanted, generator.RecoverUnit) && h.OnRecover != nil {
+		h.mu.Unlock()
+		h.OnRecover()
+		h.mu.Lock()
+	}
 	t := transaction{host: h, jobs: map[string]*job{}}
-	for _, name := range h.wanted("multi-user.target") {
+	for _, name := range wanted {
 		_ = t.enqueue("start", name, false) // systemd goes on without it
 	}
 	t.run()

@@ -46,13 +46,24 @@ type Volume struct {
 type podman struct{ h *Host }
 
 func (p podman) Containers(context.Context) ([]host.Object, error) {
+	return p.containers(func(Container) bool { return true }), nil
+}
+
+func (p podman) VolumeUsers(_ context.Context, name string) ([]host.Object, error) {
+	return p.containers(func(c Container) bool { return slices.Contains(c.Volumes, name) }), nil
+}
+
+func (p podman) containers(of func(Container) bool) []host.Object {
 	var found []host.Object
 	for _, c := range p.h.Containers() {
+		if !of(c) {
+			continue
+		}
 		found = append(found, host.Object{
 			Name: c.Name, ID: c.ID, Labels: c.Labels, Image: c.Image, Running: c.Running, Unit: c.Unit, Networks: c.Networks,
 		})
 	}
-	return found, nil
+	return found
 }
 
 func (p podman) Volumes(context.Context) ([]host.Object, error) {

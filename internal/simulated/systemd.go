@@ -145,6 +145,10 @@ func (h *Host) run(verb host.Verb, names []string) []host.Job {
 	return jobs
 }
 
+func (s systemd) Enqueue(_ context.Context, verb host.Verb, name string) error {
+	return s.h.run(verb, []string{name})[0].Err
+}
+
 func (s systemd) PayloadEnded(controlGroup string) bool {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
