@@ -322,7 +322,11 @@ func (p *play) rolledBack(r run) {
 	for unit := range p.down {
 		p.down[unit] = "" // what its declaration changed for may be up
 	}
-	p.stands(p.inForce(), r)
+	if m := p.inForce(); m.fails() {
+		p.always() // a boot brought it into force, and it does not stand either
+	} else {
+		p.stands(m, r)
+	}
 }
 
 // stands sees that the machine is wholly what a manifest says, and that nothing is
