@@ -39,14 +39,6 @@ func (d declaration) with(kind units.Kind, id string) units.Address {
 	return units.Address{Module: d.address.Module, Kind: kind, ID: id}
 }
 
-// volume is the volume that a container of the manifest mounts; "" is none.
-func (m manifest) volume(d declaration) string {
-	if d.get("volume") == "" {
-		return ""
-	}
-	return m[d.with(units.KindVolume, d.get("volume"))].object()
-}
-
 // manifest is what a history has declared so far.
 type manifest map[units.Address]declaration
 
@@ -104,7 +96,7 @@ func turn(k units.Kind) int {
 		return 2
 	case units.KindFile:
 		return 1
-	case units.KindContainer:
+	case units.KindContainer, units.KindUnit:
 	}
 	return 0
 }
@@ -189,7 +181,7 @@ func resource(d declaration, m manifest) units.Resource {
 		if subnet := d.get("subnet"); subnet != "" {
 			s.Entries = append(s.Entries, entry("Subnet", fmt.Sprintf("10.99.%s.0/24", subnet)))
 		}
-	case units.KindVolume, units.KindFile:
+	case units.KindVolume, units.KindFile, units.KindUnit:
 	}
 	r.Sections = []units.Section{s, {Name: "Install", Entries: []units.Entry{entry("WantedBy", "multi-user.target")}}}
 	return r

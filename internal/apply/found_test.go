@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,7 +58,7 @@ func (p *play) happen(words []string) {
 	}
 	switch words[0] {
 	case "hand", "gone":
-		p.hand(words[0] == "hand", words[1], name)
+		p.hand(words[0], words[1], name)
 	case "edit", "delete":
 		p.meddle(words[0], name)
 	case "stop":
@@ -65,8 +66,10 @@ func (p *play) happen(words []string) {
 	case "start":
 		_ = p.host.Start(name) // it may not be there
 		delete(p.down, strings.TrimSuffix(name, ".service"))
-	case "die", "fail":
-		p.host.Die(name, words[0] == "fail")
+	case "die":
+		p.host.Exit(name)
+	case "fail":
+		p.host.Fail(name)
 	case "mask":
 		if p.found.files["/etc/systemd/system/"+name] == "" && !p.knownHand("mask", name) {
 			_ = p.host.Mask(name) // it may be masked
@@ -80,7 +83,9 @@ func (p *play) happen(words []string) {
 	p.always()
 }
 
-func (p *play) hand(comes bool, kind, name string) {
+// hand has something come, by verb hand, or go, by verb gone.
+func (p *play) hand(verb, kind, name string) {
+	comes := verb == "hand"
 	if comes && p.knownHand(kind, name) {
 		return
 	}
@@ -118,17 +123,18 @@ func (p *play) hand(comes bool, kind, name string) {
 			}
 		}
 	case "file":
-		p.handFile(comes, name, "found "+name+"\n")
+		p.handFile(verb, name, "found "+name+"\n")
 	case "unit":
-		p.handFile(comes, "/etc/systemd/system/"+name, "[Service]\nExecStart=/usr/bin/sleep inf\n")
+		p.handFile(verb, "/etc/systemd/system/"+name, "[Service]\nExecStart=/usr/bin/sleep inf\n")
 		p.define(name)
 	case "quadlet":
-		p.handFile(comes, "/etc/containers/systemd/"+name+".container", "[Container]\nImage=localhost/probe:2\nContainerName=found-"+name+"\n")
+		p.handFile(verb, "/etc/containers/systemd/"+name+".container", "[Container]\nImage=localhost/probe:2\nContainerName=found-"+name+"\n")
 		p.define(name + ".service")
 	}
 }
 
-func (p *play) handFile(comes bool, path, text string) {
+func (p *play) handFile(verb, path, text string) {
+	comes := verb == "hand"
 	at := p.host.Layout.Path(path)
 	if p.found.files[path] != "" && !comes {
 		p.must(os.Remove(at))
@@ -237,7 +243,5 @@ func (p *play) untouched() {
 			p.Errorf("volume %s is lost", name)
 		}
 	}
-	for name, born := range volumes {
-		p.born[name] = born
-	}
+	maps.Copy(p.born, volumes)
 }

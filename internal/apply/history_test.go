@@ -96,7 +96,7 @@ func (p *play) must(err error) {
 // play plays a history on a machine below dir, which is removed, and returns
 // what went wrong at the first step that did.
 func (h history) play(dir string, seed uint64) (faults []string) {
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(dir)
 	var p *play
 	defer func() {
 		v := recover()
@@ -212,7 +212,11 @@ func (p *play) doSwitch(words []string) {
 	died := p.host.Dead()
 	p.host.Kill(0, false)
 	if died {
-		p.afterDeath(cut)
+		p.afterDeath()
+		if cut {
+			p.reboot()
+			p.bootsOneSet()
+		}
 		return
 	}
 	if r.recover != nil {
@@ -288,8 +292,7 @@ func (p *play) run(m manifest) (r run) {
 		return r
 	}
 	r.outcome, err = node.Switch(ctx, r.prepared, options, progress)
-	var faults units.Faults
-	if errors.As(err, &faults) {
+	if faults, rejected := errors.AsType[units.Faults](err); rejected {
 		r.prepared.Rejected = faults
 		return r
 	}
@@ -300,17 +303,12 @@ func (p *play) run(m manifest) (r run) {
 }
 
 // afterDeath looks at what a switch left that died.
-func (p *play) afterDeath(cut bool) {
+func (p *play) afterDeath() {
 	p.died = true
 	for unit := range p.down {
 		p.down[unit] = "" // it may be due now
 	}
 	p.always()
-	if !cut {
-		return
-	}
-	p.reboot()
-	p.bootsOneSet()
 }
 
 // recoverAtBoot is what the recovery unit runs.

@@ -89,9 +89,9 @@ func (c conversion) unit(file, text string) (string, error) {
 	own := strings.ToUpper(kind[:1]) + kind[1:]
 	b.WriteString(strings.Replace(text, "["+own+"]", "[X-"+own+"]", 1))
 	b.WriteString("\n[Unit]\nSourcePath=" + c.source + "/" + file + "\n")
-	labels := " --label " + strings.Join(unquoted(d.keys[own+".Label"]), " --label ")
-	if len(d.keys[own+".Label"]) == 0 {
-		labels = ""
+	labels := ""
+	if all := unquoted(d.keys[own+".Label"]); len(all) > 0 {
+		labels = "--label " + strings.Join(all, " --label ")
 	}
 	switch kind {
 	case "network":
@@ -99,9 +99,9 @@ func (c conversion) unit(file, text string) (string, error) {
 		if s := d.value("Network.Subnet"); s != "" {
 			subnet = " --subnet " + s
 		}
-		b.WriteString(oneshot("network create --ignore" + subnet + labels + " " + c.object(file)))
+		b.WriteString(oneshot("network create --ignore" + subnet + " " + labels + " " + c.object(file)))
 	case "volume":
-		b.WriteString(oneshot("volume create --ignore" + labels + " " + c.object(file)))
+		b.WriteString(oneshot("volume create --ignore " + labels + " " + c.object(file)))
 	case "container":
 		return c.container(&b, d, base, labels)
 	default:
@@ -126,8 +126,9 @@ func (c conversion) container(b *strings.Builder, d definition, base, labels str
 	if image == "" {
 		return "", fmt.Errorf("no Image or Rootfs key specified")
 	}
-	run := "--name " + cmp.Or(d.value("Container.ContainerName"), "systemd-"+base) +
-		" --cidfile=%t/%N.cid --replace --rm --cgroups=split"
+	run := []string{
+		"--name", cmp.Or(d.value("Container.ContainerName"), "systemd-"+base), "--cidfile=%t/%N.cid --replace --rm --cgroups=split",
+	}
 	for _, key := range []struct{ name, suffix, flag string }{{"Network", ".network", "--network"}, {"Volume", ".volume", "-v"}} {
 		for _, value := range d.keys["Container."+key.name] {
 			file, rest, _ := strings.Cut(value, ":")
@@ -139,19 +140,20 @@ func (c conversion) container(b *strings.Builder, d definition, base, labels str
 				b.WriteString("Requires=" + service + "\nAfter=" + service + "\n")
 				value = strings.TrimSuffix(c.object(file)+":"+rest, ":")
 			}
-			run += " " + key.flag + " " + value
+			run = append(run, key.flag, value)
 		}
 	}
-	run += " --sdnotify=conmon -d"
+	run = append(run, "--sdnotify=conmon -d")
 	for _, port := range d.keys["Container.PublishPort"] {
-		run += " --publish " + port
+		run = append(run, "--publish", port)
 	}
 	for _, e := range unquoted(d.keys["Container.Environment"]) {
-		run += " --env " + e
+		run = append(run, "--env", e)
 	}
+	run = append(run, labels, image, d.value("Container.Exec"))
 	b.WriteString("\n[Service]\nEnvironment=PODMAN_SYSTEMD_UNIT=%n\nKillMode=mixed\n" +
 		"ExecStop=/usr/bin/podman rm -v -f -i --cidfile=%t/%N.cid\nType=notify\n" +
-		"ExecStart=/usr/bin/podman run " + run + labels + " " + image + strings.TrimRight(" "+d.value("Container.Exec"), " ") + "\n")
+		"ExecStart=/usr/bin/podman run " + strings.TrimSpace(strings.Join(run, " ")) + "\n")
 	return b.String(), nil
 }
 

@@ -115,7 +115,7 @@ func (h *Host) Boot() error {
 	}
 	t := transaction{host: h, jobs: map[string]*job{}}
 	for _, name := range wanted {
-		_ = t.enqueue("start", name, false) // systemd goes on without it
+		_ = t.enqueue("start", name) // systemd goes on without it
 	}
 	t.run()
 	return err
@@ -229,15 +229,24 @@ func (h *Host) byHand(verb, unit string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := transaction{host: h, jobs: map[string]*job{}}
-	if err := t.enqueue(verb, unit, true); err != nil {
+	if err := t.ask(verb, unit); err != nil {
 		return err
 	}
 	t.run()
 	return t.asked[unit].err
 }
 
-// Die has the process of a unit end by itself.
-func (h *Host) Die(name string, failed bool) {
+// Exit has the process of a unit end by itself, and well.
+func (h *Host) Exit(name string) {
+	h.end(name, unit{active: "inactive", sub: "dead", result: "success"})
+}
+
+// Fail has the process of a unit end by itself, and badly.
+func (h *Host) Fail(name string) {
+	h.end(name, unit{active: "failed", sub: "failed", result: "exit-code"})
+}
+
+func (h *Host) end(name string, as unit) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.units[name]
@@ -245,11 +254,8 @@ func (h *Host) Die(name string, failed bool) {
 		return
 	}
 	h.removeContainer(u.container)
-	u.container = ""
-	u.active, u.sub, u.result = "inactive", "dead", "success"
-	if failed {
-		u.active, u.sub, u.result = "failed", "failed", "exit-code"
-	}
+	as.invocation = u.invocation
+	*u = as
 }
 
 // Mask is systemctl mask: the definition of the unit is away from the next

@@ -29,8 +29,20 @@ var (
 	errCanceled   = errors.New("canceled")
 )
 
+// ask adds the job of a unit that a client names.
+func (t *transaction) ask(verb, name string) error {
+	err := t.enqueue(verb, name)
+	if err == nil {
+		if t.asked == nil {
+			t.asked = map[string]*job{}
+		}
+		t.asked[name] = t.jobs[name]
+	}
+	return err
+}
+
 // enqueue adds a job with those that it pulls in.
-func (t *transaction) enqueue(verb, name string, asked bool) error {
+func (t *transaction) enqueue(verb, name string) error {
 	d := t.host.definition(name)
 	if verb != "stop" {
 		switch d.load() {
@@ -49,20 +61,14 @@ func (t *transaction) enqueue(verb, name string, asked bool) error {
 			}
 		}
 	}
-	j := t.add(verb, name)
-	if asked {
-		if t.asked == nil {
-			t.asked = map[string]*job{}
-		}
-		t.asked[name] = j
-	}
+	t.add(verb, name)
 	if verb == "start" || verb == "restart" {
 		t.pull(name, d)
 	}
 	if verb == "stop" || verb == "restart" {
 		for _, dependent := range t.host.dependents(name) {
 			if t.host.up(dependent) && t.jobs[dependent] == nil {
-				_ = t.enqueue(verb, dependent, false) // it is up: it can be stopped
+				_ = t.enqueue(verb, dependent) // it is up: it can be stopped
 			}
 		}
 	}
@@ -70,24 +76,21 @@ func (t *transaction) enqueue(verb, name string, asked bool) error {
 }
 
 // add puts a job in place of the one that the unit has, as mode replace does.
-func (t *transaction) add(verb, name string) *job {
-	had := t.jobs[name]
-	if had != nil {
+func (t *transaction) add(verb, name string) {
+	if had := t.jobs[name]; had != nil {
 		if had.verb == verb || (had.verb == "restart" && verb == "start") {
-			return had
+			return
 		}
 		had.err = errCanceled
 	}
-	j := &job{unit: name, verb: verb}
-	t.jobs[name] = j
-	return j
+	t.jobs[name] = &job{unit: name, verb: verb}
 }
 
 // pull adds the jobs that the start of a unit brings.
 func (t *transaction) pull(name string, d definition) {
 	for _, needed := range slices.Concat(d.needs(), d.words("Unit.Wants")) {
 		if !t.host.up(needed) && t.jobs[needed] == nil {
-			_ = t.enqueue("start", needed, false) // tried when the unit starts
+			_ = t.enqueue("start", needed) // tried when the unit starts
 		}
 	}
 	conflicts := d.words("Unit.Conflicts")
@@ -99,7 +102,7 @@ func (t *transaction) pull(name string, d definition) {
 	slices.Sort(conflicts)
 	for _, other := range slices.Compact(conflicts) {
 		if t.host.up(other) || t.jobs[other] != nil {
-			_ = t.enqueue("stop", other, false) // it is up: it can be stopped
+			_ = t.enqueue("stop", other) // it is up: it can be stopped
 		}
 	}
 }

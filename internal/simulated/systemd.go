@@ -132,7 +132,7 @@ func (h *Host) run(verb host.Verb, names []string) []host.Job {
 		if verb == host.Reload {
 			as = "restart" // no service here has ExecReload=
 		}
-		if err := t.enqueue(as, name, true); err != nil {
+		if err := t.ask(as, name); err != nil {
 			jobs[i].Err = fmt.Errorf("%s %s: %w", verb, name, err)
 		}
 	}
@@ -166,6 +166,6 @@ func (s systemd) Journal(context.Context, string, time.Time, int) []string { ret
 func (s systemd) Close() {}
 
 var (
-	errNotFound = errors.New("Unit not found.")
-	errMasked   = errors.New("Unit is masked.")
+	errNotFound = errors.New("unit not found")
+	errMasked   = errors.New("unit is masked")
 )
