@@ -17,8 +17,8 @@ ifeq ($(CI),true)
 export MESHGEN_REQUIRE_MACHINE = 1
 endif
 
-# What the tests on a machine need of the host's Debian.
-PACKAGES = mmdebstrap debian-archive-keyring
+# What the tests on a machine need of the host's Debian, and what the model needs.
+PACKAGES = mmdebstrap debian-archive-keyring spin gcc libc6-dev
 
 .PHONY: all
 all: build       ## the same as build
@@ -37,7 +37,7 @@ install: build   ## the programs and the unit, below DESTDIR and PREFIX
 .PHONY: check
 check: lint      ## all that reads the code without running it
 	$(GO) mod tidy -diff
-	$(GO) vet -tags systemd ./...
+	$(GO) vet -tags systemd,model ./...
 
 .PHONY: fmt
 fmt:             ## format the code
@@ -60,6 +60,10 @@ HISTORIES ?= 10000
 .PHONY: histories
 histories:       ## HISTORIES random histories of a node, against a model of what must hold
 	HISTORIES=$(HISTORIES) $(GO) test ./internal/apply -run 'TestHistories$$' -count 1 -timeout 60m -v
+
+.PHONY: model
+model: setup     ## the model of a switch in docs/model, searched by spin, and its figures
+	$(GO) test -tags model -count 1 -v ./docs/model/
 
 .PHONY: bench
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags

@@ -42,6 +42,7 @@ func TestSwitchRestartsItsOwnUnitLast(t *testing.T) {
 	before = v.invocation("m-puller.service")
 	v.WriteFile("/run/go", "")
 	v.Await("the switch has begun", func() bool { return !v.Exists("/run/go") })
+	v.Run("flock", "--wait=10", "/var/lib/meshgen/lock", "true")
 	v.mustBeDone()
 	if v.invocation("m-puller.service") != before {
 		t.Error("it was restarted again")

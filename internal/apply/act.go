@@ -32,6 +32,7 @@ type move struct {
 	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
+	ran     []string  // units that were given a job to come up
 	failed  []string  // units that did not come up
 	faults  map[string]error
 }
@@ -55,6 +56,7 @@ func (m *move) act(ctx context.Context) error {
 		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
+		m.clear,
 		m.startUnits,
 		m.confirm,
 	}
@@ -122,6 +124,7 @@ func (m *move) jobsOf(ctx context.Context, op Op, verb host.Verb, names []string
 	})
 	if verb != host.Stop {
 		m.started = time.Now()
+		m.ran = append(m.ran, names...)
 	}
 	return slices.DeleteFunc(jobs, func(j host.Job) bool { return j.Err == nil })
 }
@@ -134,7 +137,14 @@ func (m *move) stopUnits(ctx context.Context) error {
 		triggers = len(m.plan.Stop)
 	}
 	failed := append(m.jobs(ctx, host.Stop, m.plan.Stop[:triggers]), m.jobs(ctx, host.Stop, m.plan.Stop[triggers:])...)
-	up, err := m.stillUp(ctx, m.plan.Stop)
+	return m.mustBeDown(ctx, m.plan.Stop, failed)
+}
+
+// mustBeDown sees that units are down after jobs that stopped them. What a stop
+// that failed left of a container is removed: systemd takes a unit for down whose
+// processes it has killed, and a container may outlive them.
+func (m *move) mustBeDown(ctx context.Context, names []string, failed []host.Job) error {
+	up, err := m.stillUp(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -145,9 +155,47 @@ func (m *move) stopUnits(ctx context.Context) error {
 	for _, j := range failed {
 		if slices.Contains(up, j.Unit) {
 			errs = append(errs, j.Err)
+			continue
+		}
+		m.node.forget()
+		if record, ours := m.records[units.Of(units.TargetUnit, j.Unit)]; ours {
+			errs = append(errs, m.removeMadeBy(ctx, record))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// clear sees that nothing of a name that is to go has come up since it was looked
+// at, by hand or through what depends on it, before anything starts beside it.
+// systemd may have read its units since, and lost what would stop it.
+func (m *move) clear(ctx context.Context) error {
+	if m.node.Systemd == nil {
+		return nil
+	}
+	var names []string
+	for _, t := range m.plan.Retire {
+		if t.Kind() == units.TargetUnit && m.seen.foreign[t.Name()] == "" {
+			names = append(names, t.Name())
+		}
+	}
+	const tries = 3 // whoever starts it again and again is told
+	for range tries {
+		up, err := m.stillUp(ctx, names)
+		if err != nil || len(up) == 0 {
+			return err
+		}
+		if err := m.putBack(ctx, up); err != nil {
+			return err
+		}
+		failed := m.jobs(ctx, host.Stop, up)
+		if err := m.mustBeDown(ctx, up, failed); err != nil {
+			return err
+		}
+		if err := errors.Join(sweepBridge(m.node.Layout), m.reload(ctx)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: stopped again and again, and started again\nhint: find out what starts it", strings.Join(names, ", "))
 }
 
 func (m *move) stillUp(ctx context.Context, names []string) (up []string, err error) {
@@ -181,7 +229,9 @@ func (m *move) handOver(ctx context.Context) error {
 		names = append(names, h.New)
 		olds = append(olds, h.Old)
 	}
-	for _, j := range m.jobsOf(ctx, HandOver, host.Start, names) {
+	// A restart is a start where the unit is down. Where somebody has started it
+	// since systemd knows it, it has read the files of the old set.
+	for _, j := range m.jobsOf(ctx, HandOver, host.Restart, names) {
 		m.fail(j.Unit, j.Err)
 	}
 	up, err := m.stillUp(ctx, olds)
@@ -190,10 +240,7 @@ func (m *move) handOver(ctx context.Context) error {
 	}
 	// What its successor's start did not stop is stopped now, while systemd
 	// still has its definition.
-	m.jobs(ctx, host.Stop, up)
-	if up, err = m.stillUp(ctx, up); err == nil && len(up) > 0 {
-		err = fmt.Errorf("%s: stopped, and still up", strings.Join(up, ", "))
-	}
+	err = m.mustBeDown(ctx, up, m.jobs(ctx, host.Stop, up))
 	m.foreseeRetirement(ctx)
 	return err
 }
@@ -224,10 +271,14 @@ func (m *move) startUnits(ctx context.Context) error {
 	if len(m.failed) > 0 && m.fragile {
 		return nil // the set will not stand: no more is started
 	}
+	early, err := m.startedEarly(ctx)
+	if err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		verb  host.Verb
 		names []string
-	}{{host.Reload, m.plan.ReloadUnits}, {host.Restart, m.plan.Restart}, {host.Start, m.plan.Start}} {
+	}{{host.Reload, m.plan.ReloadUnits}, {host.Restart, slices.Concat(m.plan.Restart, early)}, {host.Start, m.plan.Start}} {
 		for _, j := range m.jobs(ctx, step.verb, step.names) {
 			m.fail(j.Unit, j.Err)
 		}
@@ -243,6 +294,27 @@ func (m *move) startUnits(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// startedEarly returns the units that are to be started, and that somebody has
+// started since they were looked at: by the definition or the files of the old
+// set, for all that is known.
+func (m *move) startedEarly(ctx context.Context) ([]string, error) {
+	up, err := m.stillUp(ctx, m.plan.Start)
+	return slices.DeleteFunc(up, func(name string) bool {
+		kind := m.kind(name)
+		return kind == units.KindNetwork || kind == units.KindVolume || strings.HasSuffix(name, ".target")
+	}), err
+}
+
+// kind returns the kind of the resource that a unit of the new set is of.
+func (m *move) kind(unit string) units.Kind {
+	for _, u := range m.to.Units {
+		if u.Name == unit {
+			return u.Resource.Kind
+		}
+	}
+	return ""
 }
 
 func (m *move) declares(unit string) bool {
@@ -279,8 +351,11 @@ func (m *move) confirm(ctx context.Context) error {
 	if m.node.Systemd == nil {
 		return nil
 	}
-	names := m.plan.Touched()
+	names := slices.Clone(m.ran)
 	for _, u := range m.to.Units {
+		if slices.Contains(m.plan.Touched(), u.Name) {
+			continue // where it was not given its job, nothing is known of it
+		}
 		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && r.State == state.Live && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
 			names = append(names, u.Name)
 		}
@@ -310,7 +385,7 @@ func (m *move) confirm(ctx context.Context) error {
 			m.fail(u.Name, err)
 			continue // it stays due: the next switch tries again
 		}
-		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.plan.Touched(), u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
+		if d := details[u.Name]; found[u.Name].Up() || slices.Contains(m.ran, u.Name) || slices.Contains(m.plan.Confirm, u.Name) {
 			started = append(started, state.Event{
 				Kind: state.EventStarted, Generation: m.to.Number,
 				Target: units.Of(units.TargetUnit, u.Name), Digest: u.Digest, Invocation: d.Invocation,
@@ -338,7 +413,7 @@ func (m *move) settle(ctx context.Context) error {
 
 // verdict says what is wrong with a unit that is to be up.
 func (m *move) verdict(name string, u host.Unit, d host.Details) error {
-	planned := slices.Contains(m.plan.Touched(), name)
+	planned := slices.Contains(m.ran, name)
 	switch {
 	case !planned && (!u.Up() || u.Active == "activating" && d.Type == "oneshot"):
 		return nil

@@ -115,20 +115,30 @@ func HoldBack(ctx context.Context, l state.Layout) ([]string, error) {
 		return nil, err
 	}
 	pending, unfinished, err := state.Pending(l)
-	if err != nil || !unfinished || pending == current {
+	if err != nil || !unfinished {
 		return nil, err
 	}
-	from, err := state.ReadGeneration(l, pending)
-	if err != nil {
-		return nil, err
+	others := []int{pending}
+	if pending == current { // a rollback was cut short, to a set that the ledger alone names
+		if others, err = state.Numbers(l); err != nil {
+			return nil, err
+		}
 	}
 	to, err := state.ReadGeneration(l, current)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := astray(l, from, to)
-	if err != nil {
-		return nil, err
+	var paths []string
+	for _, number := range others {
+		from, err := state.ReadGeneration(l, number)
+		if err != nil {
+			return nil, err
+		}
+		more, err := astray(l, from, to)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, more...)
 	}
 	names := readers(to, paths)
 	if len(names) == 0 {

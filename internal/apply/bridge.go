@@ -27,15 +27,8 @@ func (m *move) raiseBridge(context.Context) error {
 	if m.node.Systemd == nil || len(m.plan.Handover) == 0 {
 		return nil
 	}
-	bridge := m.node.Layout.Bridge()
-	if err := os.MkdirAll(bridge, 0o755); err != nil { //nolint:gosec // generators read it
-		return err
-	}
-	for name, g := range map[string]state.Generation{"old": m.from, "new": m.to} {
-		if err := relink(m.node.Layout.Generation(g.Number), filepath.Join(bridge, name)); err != nil {
-			return err
-		}
-	}
+	// The fences come first: from the moment that systemd can know a new name, its
+	// start stops the old.
 	dir := m.node.Layout.Path(runtimeUnits)
 	names := slices.Clone(m.plan.Bridge)
 	for _, h := range m.plan.Handover {
@@ -47,6 +40,15 @@ func (m *move) raiseBridge(context.Context) error {
 	for _, name := range names {
 		unit := filepath.Join(m.node.Layout.Generation(m.to.Number), generator.NormalDir, name)
 		if err := relink(unit, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	bridge := m.node.Layout.Bridge()
+	if err := os.MkdirAll(bridge, 0o755); err != nil { //nolint:gosec // generators read it
+		return err
+	}
+	for name, g := range map[string]state.Generation{"old": m.from, "new": m.to} {
+		if err := relink(m.node.Layout.Generation(g.Number), filepath.Join(bridge, name)); err != nil {
 			return err
 		}
 	}
@@ -130,16 +132,37 @@ func (m *move) reload(ctx context.Context) error {
 const rescueDir = "rescue"
 
 // rescue gives systemd back the recorded definitions of units that it runs and
-// has lost, so that it can stop them.
+// has lost, so that it can stop them, and of those that it would lose by the next
+// reload, whoever asks for that.
 func (m *move) rescue(ctx context.Context) error {
-	if m.node.Systemd == nil || len(m.plan.Rescue) == 0 {
+	if m.node.Systemd == nil {
+		return nil
+	}
+	given, err := m.node.InForce()
+	if err != nil {
+		return err
+	}
+	names := slices.Clone(m.plan.Rescue)
+	for _, name := range m.plan.TakenDown() {
+		kept := slices.ContainsFunc(given.Units, func(u state.Unit) bool { return u.Name == name })
+		record := m.records[units.Of(units.TargetUnit, name)]
+		if record.Definition != "" && !kept && m.seen.foreign[name] == "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return m.putBack(ctx, names)
+}
+
+// putBack has systemd read the recorded definitions of units.
+func (m *move) putBack(ctx context.Context, names []string) error {
+	if len(names) == 0 {
 		return nil
 	}
 	dir := filepath.Join(m.node.Layout.Runtime, rescueDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // systemd reads it
 		return err
 	}
-	for _, name := range m.plan.Rescue {
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		definition := m.records[units.Of(units.TargetUnit, name)].Definition
 		if definition == "" {

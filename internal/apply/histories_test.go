@@ -90,7 +90,7 @@ func (h history) shrunk(dir string, seed uint64, faults []string) (history, []st
 // draw makes a history.
 func draw(seed uint64) history {
 	d := drawer{rand.New(rand.NewPCG(seed, 1))}
-	h := history{"container m/a", "container m/b name=bat"}
+	h := history{"container m/a" + d.pick("", " deaf=yes"), "container m/b name=bat" + d.pick("", " deaf=yes")}
 	switch d.IntN(5) {
 	case 0:
 		h = append(h, "network m/net subnet=5", "container m/a network=net", "switch")

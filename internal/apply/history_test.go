@@ -68,7 +68,7 @@ func newPlay(dir string, seed uint64) *play {
 		found: newFound(), born: map[string]int{},
 	}
 	p.must(err)
-	h.OnStart, h.OnRecover = p.started, p.recoverAtBoot
+	h.OnStart, h.OnLost, h.OnRecover = p.started, p.lost, p.recoverAtBoot
 	p.must(h.Boot())
 	return p
 }

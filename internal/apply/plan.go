@@ -390,10 +390,7 @@ func (p *planner) runs(r state.Record, u state.Unit) bool {
 		return r.Invocation != p.seen.invocations[u.Name] // it had its job since
 	}
 	if r.Due {
-		// A name that no generation before had, and that has had one definition
-		// only, runs by that.
-		onlyOne := r.Started == "" && r.Digest == u.Digest && r.First.Generation == p.desired.Number
-		return onlyOne || (r.Started == u.Digest && r.Invocation == p.seen.invocations[u.Name])
+		return r.Started == u.Digest && r.Invocation == p.seen.invocations[u.Name]
 	}
 	return r.Started == u.Digest || (r.Started == "" && r.Digest == u.Digest)
 }

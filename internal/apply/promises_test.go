@@ -49,6 +49,13 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 	}
 }
 
+// lost sees that no switch stops a unit that systemd knows no more how to stop.
+func (p *play) lost(c simulated.Container) {
+	if !p.boots {
+		p.Errorf("%s is stopped without its definition", c)
+	}
+}
+
 // passed reports whether a container passed to another address with all that it
 // is: it runs on with the label that it has.
 func passed(ledger *state.Ledger, c simulated.Container) bool {

@@ -238,8 +238,11 @@ func (n *Node) giveUp(m *move, err error) (Outcome, error) {
 // close retires what is stale and ends the switch.
 func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, err error) (Outcome, error) {
 	out := Outcome{From: m.from.Number, To: m.to.Number, Failed: failed, Result: state.Done}
-	events, left := m.retire(ctx)
-	if err = errors.Join(err, left); err != nil || len(failed) > 0 {
+	var events []state.Event
+	if err == nil { // else systemd may still have what is to go, and could start it again
+		events, err = m.retire(ctx)
+	}
+	if err != nil || len(failed) > 0 {
 		out.Result = state.Failed
 	}
 	s, open := n.unfinished()

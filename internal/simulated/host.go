@@ -54,6 +54,9 @@ type Host struct {
 	// had its name before, if any, and of the others that are there. It must
 	// not call the host.
 	OnStart func(started Container, replaced *Container, others []Container)
+	// OnLost is told of each container whose service is stopped without its
+	// definition.
+	OnLost func(Container)
 	// OnRecover is meshgen-recover.service, where a boot wants it.
 	OnRecover func()
 

@@ -206,6 +206,9 @@ func (h *Host) stop(name string) {
 	u.changed = time.Now()
 	d := h.definition(name)
 	if c := h.byID(u.container); c != nil {
+		if d.path == "" && h.OnLost != nil {
+			h.OnLost(*c)
+		}
 		if d.value("Service.ExecStop") == "" && c.Deaf {
 			u.active, u.sub, u.result = "failed", "failed", "timeout"
 			return // it is not up any more: the job is done
