@@ -216,6 +216,8 @@ func (p *play) doSwitch(words []string) {
 		if cut {
 			p.reboot()
 			p.bootsOneSet()
+		} else {
+			p.knownDeath()
 		}
 		return
 	}

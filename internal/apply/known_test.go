@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -38,4 +39,13 @@ func (p *play) knownHand(kind, name string) bool {
 	}
 	_, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service")
 	return p.booted && (kind == "unit" || kind == "quadlet") && active == "active"
+}
+
+// knownDeath: a switch that died after it took its links from /run/systemd/system
+// and before it had systemd read its units again left units whose definition is
+// not there any more, which the next takes for somebody else's.
+func (p *play) knownDeath() {
+	if links, err := os.ReadDir(p.host.Layout.Path("run/systemd/system")); err == nil && len(links) == 0 {
+		p.must(p.host.Reload())
+	}
 }
