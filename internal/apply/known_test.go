@@ -8,6 +8,14 @@ import (
 	"meshgen/internal/simulated"
 )
 
+// aside says whether what is known to go wrong is left out.
+type aside bool
+
+const (
+	setAside aside = true
+	whole    aside = false
+)
+
 // known reports whether a switch would meet a fault that is known and not
 // mended.
 func (p *play) known() bool { return p.maskedIsDue() }
