@@ -257,7 +257,8 @@ type run struct {
 	// when it was judged.
 	live   map[units.Target]bool
 	before string
-	// late tells that it began with what another had left.
+	// late tells that it began with what another had left, and recover why that,
+	// or the way back from its own, was not to be brought to an end.
 	late    bool
 	recover error
 }
@@ -276,9 +277,7 @@ func (p *play) run(m manifest) (r run) {
 	}()
 	progress := func(apply.Event) { p.host.Point() }
 	options := apply.Options{Rollback: true, Keep: 3}
-	if node.Ledger != nil {
-		_, r.late = node.Ledger.Unfinished()
-	}
+	r.late = unfinished(node)
 	if _, r.recover = node.Recover(ctx, options, progress); r.recover != nil {
 		return r
 	}
@@ -296,6 +295,10 @@ func (p *play) run(m manifest) (r run) {
 		return r
 	}
 	r.outcome, err = node.Switch(ctx, r.prepared, options, progress)
+	if err != nil && unfinished(node) {
+		r.recover = err // also a way back that is refused
+		return r
+	}
 	if faults, rejected := errors.AsType[units.Faults](err); rejected {
 		r.prepared.Rejected = faults
 		return r
@@ -304,6 +307,14 @@ func (p *play) run(m manifest) (r run) {
 		p.Fatalf("switch: %v\n%s", err, strings.Join(r.outcome.Failed, "\n"))
 	}
 	return r
+}
+
+func unfinished(node *apply.Node) bool {
+	if node.Ledger == nil {
+		return false
+	}
+	_, open := node.Ledger.Unfinished()
+	return open
 }
 
 // afterDeath looks at what a switch left that died.
