@@ -58,6 +58,11 @@ test: setup      ## every test that this host can run
 machine-test: setup  ## the tests on a real systemd machine
 	$(GO) test -tags systemd -timeout 30m -v ./vmtests/...
 
+HISTORIES ?= 10000
+.PHONY: histories
+histories:       ## HISTORIES random histories of a node, against a model of what must hold
+	HISTORIES=$(HISTORIES) $(GO) test ./internal/apply -run 'TestHistories$$' -count 1 -timeout 60m -v
+
 .PHONY: model
 model: setup     ## the model of a switch in docs/model, searched by spin, and its figures
 	$(GO) test -tags model -count 1 -v ./docs/model/

@@ -1,0 +1,490 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"meshgen/internal/apply"
+	"meshgen/internal/simulated"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// A history is what happens to a node, one step a line:
+//
+//	container m/a unit=ant name=cow env=N:1 volume=data network=net port=8080
+//	network m/net unit=nat name=net subnet=5
+//	volume m/data name=vat
+//	file m/f path=/etc/x/one content=1 notify=a
+//	    edits the manifest: what is named is declared, the keys given are set
+//	remove KIND ADDRESS · swap KIND KEY ADDRESS ADDRESS · move KIND ADDRESS ADDRESS · module FROM TO
+//	    edits it too; move gives a resource another id
+//	switch [kill=N] [cut]
+//	    brings it into force, or dies at the Nth point, with the power or without
+//	reboot
+//	stop|start|die|fail|mask|unmask UNIT
+//	hand|gone container|network|volume|file|unit|quadlet NAME
+//	    something that is not of meshgen comes, or goes
+//	edit|delete PATH
+//	    a file of ours is changed by other hands
+//
+// A step that makes no sense where it stands does nothing.
+type history []string
+
+// play is a history on its way.
+type play struct {
+	aside    aside // what is known is left out
+	faults   []string
+	host     *simulated.Host
+	manifest manifest
+	// compiled has every manifest that was ever compiled, by its digest.
+	compiled map[string]manifest
+	// down are units that are to stay down, by what they were to run then; ""
+	// stands for one that may be up as well.
+	down     map[string]string
+	found    found
+	born     map[string]int // volumes that ever were
+	boots    bool           // what starts is started by a boot or by hand
+	died     bool           // the last switch did
+	booted   bool           // since the first
+	heldBack bool           // the last boot did not recover
+}
+
+const machineID = "5e1f0000000000000000000000000001"
+
+// newPlay begins on an empty machine below dir.
+func newPlay(dir string, seed uint64) *play {
+	h, err := simulated.New(dir, seed)
+	p := &play{
+		host: h, manifest: manifest{}, compiled: map[string]manifest{"": {}}, down: map[string]string{},
+		found: newFound(), born: map[string]int{},
+	}
+	p.must(err)
+	h.OnStart, h.OnLost, h.OnRecover = p.started, p.lost, p.recoverAtBoot
+	p.must(h.Boot())
+	return p
+}
+
+// Errorf notes something that is not as it has to be.
+func (p *play) Errorf(format string, args ...any) {
+	p.faults = append(p.faults, fmt.Sprintf(format, args...))
+}
+
+// Fatalf notes something after which there is no going on.
+func (p *play) Fatalf(format string, args ...any) {
+	p.Errorf(format, args...)
+	panic(broken{})
+}
+
+// broken is what a play panics with that cannot go on.
+type broken struct{}
+
+func (p *play) must(err error) {
+	if err != nil {
+		p.Fatalf("%v", err)
+	}
+}
+
+// play plays a history on a machine below dir, which is removed, and returns
+// what went wrong at the first step that did.
+func (h history) play(dir string, seed uint64, set aside) (faults []string) {
+	defer os.RemoveAll(dir)
+	var p *play
+	defer func() {
+		v := recover()
+		if _, ok := v.(broken); v != nil && !ok {
+			faults = []string{fmt.Sprintf("panic: %v\n%s", v, debug.Stack())}
+		} else if p != nil {
+			faults = p.faults
+		}
+	}()
+	p = newPlay(dir, seed)
+	p.aside = set
+	for _, line := range h {
+		if p.step(line); len(p.faults) > 0 {
+			break
+		}
+	}
+	return p.faults
+}
+
+// step takes one step.
+func (p *play) step(line string) {
+	words := strings.Fields(line)
+	switch words[0] {
+	case "container", "network", "volume", "file":
+		p.declare(words)
+	case "remove":
+		delete(p.manifest, addressOf(words[1], words[2]))
+	case "swap":
+		p.swap(words)
+	case "move":
+		p.move(addressOf(words[1], words[2]), addressOf(words[1], words[3]))
+	case "module":
+		for _, d := range p.manifest.sorted() {
+			if to := d.address; to.Module == words[1] {
+				to.Module = words[2]
+				p.move(d.address, to)
+			}
+		}
+	case "switch":
+		p.doSwitch(words[1:])
+	default:
+		p.happen(words)
+	}
+}
+
+func addressOf(kind, word string) units.Address {
+	module, id, _ := strings.Cut(word, "/")
+	return units.Address{Module: module, Kind: units.Kind(kind), ID: id}
+}
+
+func (p *play) declare(words []string) {
+	a := addressOf(words[0], words[1])
+	d := declaration{a, map[string]string{}}
+	if was, ok := p.manifest[a]; ok {
+		d.keys = maps.Clone(was.keys)
+	}
+	for _, w := range words[2:] {
+		key, value, _ := strings.Cut(w, "=")
+		d.keys[key] = value
+		if value == "" {
+			delete(d.keys, key)
+		}
+	}
+	p.manifest[a] = d
+}
+
+// swap exchanges what two resources say of a key, the default of a name spelled
+// out.
+func (p *play) swap(words []string) {
+	a, okA := p.manifest[addressOf(words[1], words[3])]
+	b, okB := p.manifest[addressOf(words[1], words[4])]
+	if !okA || !okB || a.address == b.address {
+		return
+	}
+	value := func(d declaration) string {
+		switch words[2] {
+		case "unit":
+			return d.base()
+		case "name":
+			return d.object()
+		}
+		return d.get(words[2])
+	}
+	atA, atB := value(a), value(b)
+	p.declare([]string{words[1], words[3], words[2] + "=" + atB})
+	p.declare([]string{words[1], words[4], words[2] + "=" + atA})
+}
+
+func (p *play) move(from, to units.Address) {
+	d, ok := p.manifest[from]
+	if _, taken := p.manifest[to]; !ok || taken {
+		return
+	}
+	delete(p.manifest, from)
+	p.manifest[to] = declaration{to, d.keys}
+}
+
+// doSwitch brings the manifest into force.
+func (p *play) doSwitch(words []string) {
+	kill, cut := 0, false
+	for _, w := range words {
+		if n, ok := strings.CutPrefix(w, "kill="); ok {
+			kill, _ = strconv.Atoi(n) // 0 kills nothing
+		}
+		cut = cut || w == "cut"
+	}
+	m := p.manifest.sound()
+	if p.aside == setAside && p.known() {
+		return
+	}
+	p.compiled[m.digest()] = m
+	p.host.Kill(kill, cut)
+	r := p.run(m)
+	died := p.host.Dead()
+	p.host.Kill(0, false)
+	if died {
+		p.afterDeath()
+		if cut {
+			p.reboot()
+			p.bootsOneSet()
+		} else if p.aside == setAside {
+			p.knownDeath()
+		}
+		return
+	}
+	if r.recover != nil {
+		if p.found.none() {
+			p.Fatalf("recover: %v", r.recover)
+		}
+		p.always() // it says what is in the way, and waits
+		return
+	}
+	if len(r.prepared.Rejected) > 0 {
+		p.refused(m, r)
+		return
+	}
+	if r.outcome.Result == state.RolledBack && m.fails() {
+		p.rolledBack(r)
+		return
+	}
+	if r.outcome.Result == state.Failed && m.fails() { // a boot brought it into force
+		p.always()
+		for unit := range p.down {
+			p.down[unit] = ""
+		}
+		return
+	}
+	p.reached(m, r)
+	p.again(m)
+}
+
+// run is what one process did.
+type run struct {
+	prepared apply.Prepared
+	outcome  apply.Outcome
+	// live is what the ledger had as ours, and before what lay on the disk,
+	// when it was judged.
+	live   map[units.Target]bool
+	before string
+	// late tells that it began with what another had left, and recover why that,
+	// or the way back from its own, was not to be brought to an end.
+	late    bool
+	recover error
+}
+
+// run switches as the command does, until the process ends or dies.
+func (p *play) run(m manifest) (r run) {
+	ctx := context.Background()
+	node, err := apply.OpenLocked(ctx, p.host.Layout, p.host.Connect)
+	p.must(err)
+	defer func() {
+		err := node.Close()
+		if v := recover(); v != nil && v != any(simulated.Killed{}) {
+			panic(v)
+		}
+		p.must(err)
+	}()
+	progress := func(apply.Event) { p.host.Point() }
+	options := apply.Options{Rollback: true, Keep: 3}
+	r.late = unfinished(node)
+	if _, r.recover = node.Recover(ctx, options, progress); r.recover != nil {
+		return r
+	}
+	r.live = map[units.Target]bool{}
+	if node.Ledger != nil {
+		for _, record := range node.Ledger.Live() {
+			r.live[record.Target] = true
+		}
+	}
+	p.letGo()
+	r.before = p.tree()
+	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
+	p.must(err)
+	if len(r.prepared.Rejected) > 0 {
+		return r
+	}
+	r.outcome, err = node.Switch(ctx, r.prepared, options, progress)
+	if err != nil && unfinished(node) {
+		r.recover = err // also a way back that is refused
+		return r
+	}
+	if faults, rejected := errors.AsType[units.Faults](err); rejected {
+		r.prepared.Rejected = faults
+		return r
+	}
+	if err != nil && !m.fails() {
+		p.Fatalf("switch: %v\n%s", err, strings.Join(r.outcome.Failed, "\n"))
+	}
+	return r
+}
+
+func unfinished(node *apply.Node) bool {
+	if node.Ledger == nil {
+		return false
+	}
+	_, open := node.Ledger.Unfinished()
+	return open
+}
+
+// afterDeath looks at what a switch left that died.
+func (p *play) afterDeath() {
+	p.died = true
+	for unit := range p.down {
+		p.down[unit] = "" // it may be due now
+	}
+	p.always()
+}
+
+// recoverAtBoot is what the recovery unit runs.
+func (p *play) recoverAtBoot() {
+	ctx := context.Background()
+	node, err := apply.OpenLocked(ctx, p.host.Layout, p.host.ConnectAtBoot)
+	p.must(err)
+	defer func() { p.must(node.Close()) }()
+	_, err = node.Recover(ctx, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) {})
+	if err != nil && p.found.none() {
+		p.Errorf("recover at boot: %v", err)
+	}
+	p.heldBack = err != nil
+}
+
+func (p *play) reboot() {
+	p.boots, p.heldBack = true, false
+	p.must(p.host.Cut())
+	p.must(p.host.Boot())
+	p.boots, p.booted = false, true
+	clear(p.down)
+	p.found.reboot(p.host)
+	p.noteDown(func(declaration) bool { return false })
+	p.always()
+}
+
+// noteDown has what is in force and down stay so, but for what is unsure.
+func (p *play) noteDown(sure func(declaration) bool) {
+	m := p.inForce()
+	for _, d := range m {
+		if d.address.Kind != units.KindContainer || p.isUp(d) {
+			continue
+		}
+		if _, known := p.down[d.base()]; known {
+			continue
+		}
+		p.down[d.base()] = ""
+		if sure(d) {
+			p.down[d.base()] = m.runs(d)
+		}
+	}
+}
+
+func (p *play) isUp(d declaration) bool {
+	_, active := p.host.UnitState(d.base() + ".service")
+	return active == "active"
+}
+
+// inForce is the manifest of the generation that current points to.
+func (p *play) inForce() manifest {
+	n, ok, err := state.Current(p.host.Layout)
+	p.must(err)
+	if !ok {
+		return manifest{}
+	}
+	g, err := state.ReadGeneration(p.host.Layout, n)
+	p.must(err)
+	return p.compiled[g.Manifest]
+}
+
+// runs tells what makes a container run as it does.
+func (m manifest) runs(d declaration) string {
+	return strings.TrimPrefix(fmt.Sprint(resource(d, m).Sections[0].Entries), "") + " by " + d.base() + m.reach(d)
+}
+
+// reach tells the names that a container's own depends on.
+func (m manifest) reach(d declaration) string {
+	s := ""
+	for key, kind := range map[string]units.Kind{"volume": units.KindVolume, "network": units.KindNetwork} {
+		if id := d.get(key); id != "" {
+			s += " on " + m[d.with(kind, id)].object()
+		}
+	}
+	return s
+}
+
+// changes returns the lines of two trees that only one has.
+func changes(before, after string) string {
+	had, has := strings.Split(before, "\n"), strings.Split(after, "\n")
+	var diff []string
+	for _, line := range had {
+		if !slices.Contains(has, line) {
+			diff = append(diff, "- "+line)
+		}
+	}
+	for _, line := range has {
+		if !slices.Contains(had, line) {
+			diff = append(diff, "+ "+line)
+		}
+	}
+	return strings.Join(diff, "\n")
+}
+
+// tree tells all that lies on the disk, but for what goes with the power. What
+// was written again is another, if only by its time.
+func (p *play) tree() string {
+	var b strings.Builder
+	for _, top := range []string{"etc", "var"} {
+		p.must(filepath.WalkDir(p.host.Layout.Path(top), func(path string, e os.DirEntry, err error) error {
+			if err != nil || e.IsDir() || path == p.host.Layout.Lock() {
+				b.WriteString(path + "\n")
+				return err
+			}
+			info, err := e.Info()
+			if err == nil {
+				fmt.Fprintln(&b, path, info.Size(), info.ModTime().UnixNano())
+			}
+			return err
+		}))
+	}
+	for _, c := range p.host.Containers() {
+		fmt.Fprintf(&b, "%s %s %t\n", c.Name, c.ID, c.Running)
+	}
+	return b.String()
+}
+
+var paths = []string{"/etc/x/one", "/etc/x/two", "/etc/y/one"}
+
+// TestKeptHistories plays the histories of testdata/histories: each was found to
+// go wrong once.
+func TestKeptHistories(t *testing.T) {
+	for name, h := range readHistories(t, "testdata/histories") {
+		t.Run(name, func(t *testing.T) {
+			if faults := h.play(t.TempDir(), 1, whole); len(faults) > 0 {
+				t.Error(strings.Join(faults, "\n"))
+			}
+		})
+	}
+}
+
+// TestKnownHistories plays those of testdata/known, which go wrong and are not
+// mended. One that is moves to testdata/histories, and what set it aside goes.
+func TestKnownHistories(t *testing.T) {
+	for name, h := range readHistories(t, "testdata/known") {
+		t.Run(name, func(t *testing.T) {
+			if faults := h.play(t.TempDir(), 1, whole); len(faults) == 0 {
+				t.Error("goes right: move it to testdata/histories, and drop what sets it aside in known_test.go")
+			}
+		})
+	}
+}
+
+func readHistories(t *testing.T, dir string) map[string]history {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]history{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h history
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				h = append(h, line)
+			}
+		}
+		found[strings.TrimSuffix(filepath.Base(file), ".txt")] = h
+	}
+	return found
+}

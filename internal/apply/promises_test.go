@@ -1,0 +1,452 @@
+package apply_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"meshgen/internal/simulated"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// started sees at each start of a container that nothing overlaps and nothing
+// found is destroyed (P3, P4), and that the ledger has its names (P1).
+func (p *play) started(c simulated.Container, replaced *simulated.Container, others []simulated.Container) {
+	mark := c.Labels[units.MarkLabel]
+	if replaced != nil && replaced.Labels[units.MarkLabel] == "" {
+		if !p.boots {
+			p.Errorf("%s is destroyed by %s", replaced, c)
+		}
+		delete(p.found.containers, c.Name) // at boot and by hand podman is alone with it
+	}
+	if mark == "" {
+		return
+	}
+	if replaced != nil && replaced.Running && replaced.Unit != c.Unit && replaced.Labels[units.MarkLabel] != "" && !p.boots {
+		p.Errorf("%s takes the name of %s, which runs", c, replaced)
+	}
+	ledger := p.ledger()
+	for _, other := range others {
+		if !other.Running || other.Labels[units.MarkLabel] == "" {
+			continue
+		}
+		if other.Labels[units.MarkLabel] == mark && !passed(ledger, other) {
+			p.Errorf("%s starts beside %s, both are %s", c, other, mark)
+		}
+		for _, v := range c.Volumes {
+			if slices.Contains(other.Volumes, v) {
+				p.Errorf("%s starts beside %s, both on volume %s", c, other, v)
+			}
+		}
+	}
+	for _, t := range []units.Target{units.Of(units.TargetContainer, c.Name), units.Of(units.TargetUnit, c.Unit)} {
+		if r, ok := ledger.Record(t); !ok || r.State != state.Live {
+			p.Errorf("%s runs, and the ledger does not have %s as live", c, t)
+		}
+	}
+}
+
+// lost sees that no switch stops a unit that systemd knows no more how to stop.
+func (p *play) lost(c simulated.Container) {
+	if !p.boots {
+		p.Errorf("%s is stopped without its definition", c)
+	}
+}
+
+// passed reports whether a container passed to another address with all that it
+// is: it runs on with the label that it has.
+func passed(ledger *state.Ledger, c simulated.Container) bool {
+	unit, _ := ledger.Record(units.Of(units.TargetUnit, c.Unit))
+	object, _ := ledger.Record(units.Of(units.TargetContainer, c.Name))
+	return unit.Resource == object.Resource && unit.Resource.String() != c.Labels[units.MarkLabel]
+}
+
+// ledger reads the ledger as it lies on the disk.
+func (p *play) ledger() *state.Ledger {
+	l, err := state.OpenLedger(p.host.Layout, machineID)
+	p.must(err)
+	return l
+}
+
+// always sees what must hold at any moment: what was found is untouched, no
+// volume is lost (P4, P8), and the ledger has what is there (P1, P2).
+func (p *play) always() {
+	p.letGo()
+	p.untouched()
+	there := p.ours()
+	if len(there) == 0 {
+		return
+	}
+	ledger := p.ledger()
+	for _, t := range there {
+		if r, ok := ledger.Record(t); !ok || r.State == state.Retired {
+			p.Errorf("%s is there, and the ledger does not have it", t)
+		}
+	}
+}
+
+// letGo takes a file for found that came to be another's: who undoes a switch
+// cannot tell a file that was written and changed from one that never was.
+func (p *play) letGo() {
+	ledger := p.ledgerOrNone()
+	for _, path := range paths {
+		text, err := os.ReadFile(p.host.Layout.Path(path))
+		if ledger == nil || err != nil || p.found.files[path] != "" {
+			continue
+		}
+		if r, ok := ledger.Record(units.Of(units.TargetFile, path)); ok && r.State != state.Live && strings.HasPrefix(r.Why, "never written") {
+			p.found.files[path] = string(text)
+		}
+	}
+}
+
+// ours lists what is on the machine and of meshgen.
+func (p *play) ours() []units.Target {
+	var there []units.Target
+	for _, c := range p.host.Containers() {
+		if c.Labels[units.MarkLabel] != "" {
+			there = append(there, units.Of(units.TargetContainer, c.Name))
+		}
+	}
+	for _, n := range p.host.Networks() {
+		if n.Labels[units.MarkLabel] != "" {
+			there = append(there, units.Of(units.TargetNetwork, n.Name))
+		}
+	}
+	for _, path := range paths {
+		if _, err := os.Lstat(p.host.Layout.Path(path)); err == nil && p.found.files[path] == "" {
+			there = append(there, units.Of(units.TargetFile, path))
+		}
+	}
+	for _, name := range p.host.Units() {
+		if !p.found.units[name] {
+			there = append(there, units.Of(units.TargetUnit, name))
+		}
+	}
+	return there
+}
+
+// bootsOneSet sees that a boot runs wholly one set (P6): the one that current
+// points to.
+func (p *play) bootsOneSet() {
+	m := p.inForce()
+	p.runsWhole(m, func(declaration) bool { return true })
+	if !p.heldBack {
+		p.filesAre(m)
+	}
+}
+
+// runsWhole sees that exactly the containers of a manifest run which are to be
+// up, each as declared.
+func (p *play) runsWhole(m manifest, up func(declaration) bool) {
+	now := map[string]simulated.Container{}
+	for _, c := range p.host.Containers() {
+		if c.Labels[units.MarkLabel] != "" {
+			now[c.Name] = c
+		}
+	}
+	for _, d := range m.sorted() {
+		if d.address.Kind != units.KindContainer {
+			continue
+		}
+		if p.shadowed(d) {
+			delete(now, d.object())
+			continue
+		}
+		c, there := now[d.object()]
+		delete(now, d.object())
+		switch {
+		case (up(d) && !d.fails()) != (there && c.Running):
+			p.Errorf("%s: runs %t", d, there && c.Running)
+		case there && c.Running:
+			p.runsAs(m, d, c)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if p.died && !now[name].Running {
+			continue // what a power cut left of it goes with the next switch
+		}
+		p.Errorf("%s is there, and nothing declares it", now[name])
+	}
+}
+
+// shadowed reports whether a definition of the owner's stands before a unit of
+// ours, or a container of theirs has the name: then it is theirs to say.
+func (p *play) shadowed(d declaration) bool {
+	return p.holds(units.Of(units.TargetUnit, d.base()+".service")) != "" || p.holds(units.Of(units.TargetContainer, d.object())) != ""
+}
+
+func (p *play) runsAs(m manifest, d declaration, c simulated.Container) {
+	var env, networks, volumes []string
+	if e := d.get("env"); e != "" {
+		env = []string{strings.Replace(e, ":", "=", 1)}
+	}
+	if id := d.get("network"); id != "" {
+		networks = []string{m[d.with(units.KindNetwork, id)].object()}
+	}
+	if id := d.get("volume"); id != "" {
+		volumes = []string{m[d.with(units.KindVolume, id)].object()}
+	}
+	if !slices.Equal(env, c.Environment) || !slices.Equal(networks, c.Networks) || !slices.Equal(volumes, c.Volumes) {
+		p.Errorf("%s runs with %v, %v, %v", d, c.Environment, c.Networks, c.Volumes)
+	}
+	if c.Unit != d.base()+".service" {
+		p.Errorf("%s runs by %s", d, c.Unit)
+	}
+	for _, name := range networks {
+		p.networkIs(m[d.with(units.KindNetwork, d.get("network"))], name)
+	}
+}
+
+func (p *play) networkIs(d declaration, name string) {
+	if p.holds(units.Of(units.TargetNetwork, name)) != "" {
+		return
+	}
+	for _, n := range p.host.Networks() {
+		if n.Name != name {
+			continue
+		}
+		want := d.get("subnet")
+		if want != "" {
+			want = "10.99." + want + ".0/24"
+		}
+		is := ""
+		if n.Subnet.IsValid() {
+			is = n.Subnet.String()
+		}
+		if is != want {
+			p.Errorf("%s has subnet %q", d, is)
+		}
+		return
+	}
+	p.Errorf("%s is not there", d)
+}
+
+// filesAre sees that the files of a manifest are there as declared, and no other
+// of ours.
+func (p *play) filesAre(m manifest) {
+	declared := map[string]declaration{}
+	for _, d := range m {
+		if d.address.Kind == units.KindFile {
+			declared[d.get("path")] = d
+		}
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(p.host.Layout.Path(path))
+		d, ok := declared[path]
+		switch {
+		case ok && (err != nil || string(text) != string(file(d).Content)):
+			p.Errorf("%s holds %q (%v)", d, text, err)
+		case !ok && err == nil && p.found.files[path] == "":
+			p.Errorf("%s is there, and nothing declares it", path)
+		}
+	}
+	for _, dir := range []string{"/etc/x", "/etc/y"} {
+		litter, _ := filepath.Glob(p.host.Layout.Path(dir) + "/.meshgen-*") // the pattern is sound
+		if len(litter) > 0 {
+			p.Errorf("%v lies about", litter)
+		}
+	}
+}
+
+// refused sees that a switch was refused with reason, and did nothing.
+func (p *play) refused(m manifest, r run) {
+	p.always()
+	if after := p.tree(); after != r.before {
+		p.Errorf("refused, and something changed:\n%s", changes(r.before, after))
+	}
+	if !p.mustRefuse(m, r.live) && !p.mayRefuse(m) {
+		p.Errorf("refused without reason: %v", r.prepared.Rejected)
+	}
+	if r.late {
+		for unit := range p.down {
+			p.down[unit] = ""
+		}
+	}
+}
+
+// mustRefuse reports whether a name that is new is somebody else's, or a volume
+// is to get another name.
+func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
+	was := p.inForce()
+	for _, d := range m {
+		for _, t := range units.Targets(resource(d, m)) {
+			if !live[t] && p.holds(t) != "" {
+				return true
+			}
+		}
+		if before, ok := was[d.address]; ok && d.address.Kind == units.KindVolume && before.object() != d.object() {
+			return true
+		}
+	}
+	return false
+}
+
+// mayRefuse reports whether something found has the name of something that is
+// ours, or a container is to get another volume.
+func (p *play) mayRefuse(m manifest) bool {
+	was := p.inForce()
+	for _, of := range []manifest{m, was} {
+		for _, d := range of {
+			for _, t := range units.Targets(resource(d, of)) {
+				if p.holds(t) != "" {
+					return true
+				}
+			}
+		}
+	}
+	for _, d := range m {
+		if d.address.Kind == units.KindContainer && d.get("volume") != "" {
+			for _, before := range was {
+				if before.address.Kind == units.KindContainer && before.get("volume") != "" &&
+					was[before.with(units.KindVolume, before.get("volume"))].object() != m[d.with(units.KindVolume, d.get("volume"))].object() {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// reached sees that a switch left exactly what the manifest says.
+func (p *play) reached(m manifest, r run) {
+	p.died = false
+	if p.mustRefuse(m, r.live) && !r.prepared.Plan.Empty() {
+		p.Errorf("not refused")
+	}
+	if r.outcome.Result != state.Done || len(r.outcome.Failed) > 0 {
+		p.Errorf("ended %q, with %v", r.outcome.Result, r.outcome.Failed)
+	}
+	p.stands(m, r)
+}
+
+// rolledBack sees that a switch to a set with a container that does not come up
+// left what was in force before.
+func (p *play) rolledBack(r run) {
+	for unit := range p.down {
+		p.down[unit] = "" // what its declaration changed for may be up
+	}
+	if m := p.inForce(); m.fails() {
+		p.always() // a boot brought it into force, and it does not stand either
+	} else {
+		p.stands(m, r)
+	}
+}
+
+// stands sees that the machine is wholly what a manifest says, and that nothing is
+// left to do.
+func (p *play) stands(m manifest, r run) {
+	p.always()
+	p.runsWhole(m, func(d declaration) bool {
+		was, down := p.down[d.base()]
+		if down && was == "" {
+			return p.isUp(d)
+		}
+		return !down || was != m.runs(d)
+	})
+	p.filesAre(m)
+	p.ledgerIs(m, r)
+	p.systemdHas(m)
+	clear(p.down)
+	p.noteDown(func(declaration) bool { return true })
+}
+
+// ledgerIs sees that the ledger has as live what is declared, holds nothing but
+// volumes, and that no switch is open.
+func (p *play) ledgerIs(m manifest, r run) {
+	ledger := p.ledgerOrNone()
+	want := map[units.Target]bool{}
+	for _, res := range m.resources() {
+		for _, t := range units.Targets(res) {
+			want[t] = true
+		}
+	}
+	if ledger != nil {
+		for _, record := range ledger.Live() {
+			t := record.Target
+			switch {
+			case record.State == state.Held && t.Kind() != units.TargetVolume:
+				p.Errorf("%s is held", t)
+			case record.State == state.Held || t.Kind() == units.TargetDir:
+			case !want[t]:
+				p.Errorf("the ledger has %s as live, and nothing declares it", t)
+			}
+			delete(want, t)
+			if record.Due && !p.isMasked(t) {
+				p.Errorf("%s is still due", t)
+			}
+		}
+		if s, open := ledger.Unfinished(); open {
+			p.Errorf("the switch to generation %d is unfinished", s.Generation)
+		}
+	}
+	for t := range want {
+		p.Errorf("the ledger does not have %s as live", t)
+	}
+	current, _, err := state.Current(p.host.Layout)
+	p.must(err)
+	if _, pending, _ := state.Pending(p.host.Layout); pending || current != r.outcome.To {
+		p.Errorf("current is %d, not %d, or a switch is pending", current, r.outcome.To)
+	}
+}
+
+func (p *play) isMasked(t units.Target) bool {
+	load, _ := p.host.UnitState(t.Name())
+	return t.Kind() == units.TargetUnit && load == "masked"
+}
+
+func (p *play) ledgerOrNone() *state.Ledger {
+	if _, err := os.Lstat(p.host.Layout.Ledger()); err != nil {
+		return nil
+	}
+	return p.ledger()
+}
+
+// systemdHas sees that systemd has been given the units that are declared, that
+// no other of ours is up, and that nothing is left in /run.
+func (p *play) systemdHas(m manifest) {
+	declared := map[string]bool{}
+	for _, res := range m.resources() {
+		declared[units.Unit(res)] = true
+	}
+	for _, name := range p.host.Units() {
+		if !declared[name] && !p.found.units[name] {
+			p.Errorf("%s is up, and nothing declares it", name)
+		}
+	}
+	for name := range declared {
+		if load, active := p.host.UnitState(name); name != "" && p.holds(units.Of(units.TargetUnit, name)) == "" && load != "loaded" {
+			p.Errorf("%s is %s and %s", name, load, active)
+		}
+	}
+	for _, dir := range []string{"run/systemd/system", "run/meshgen/bridge", "run/meshgen/rescue"} {
+		entries, _ := os.ReadDir(p.host.Layout.Path(dir)) // it need not be there
+		for _, e := range entries {
+			p.Errorf("%s/%s is left", dir, e.Name())
+		}
+	}
+	given, _ := filepath.Glob(p.host.Layout.Path("run/systemd/generator/*.service")) // the pattern is sound
+	for _, path := range given {
+		if name := filepath.Base(path); !declared[name] && !p.found.units[name] {
+			p.Errorf("systemd has %s, and nothing declares it", name)
+		}
+	}
+}
+
+// again sees that a second switch has nothing to do, and does nothing (P11).
+func (p *play) again(m manifest) {
+	before, acts := p.tree(), p.host.Acts()
+	r := p.run(m)
+	if len(r.prepared.Rejected) > 0 {
+		p.Errorf("the second switch is refused: %v", r.prepared.Rejected)
+	}
+	if !r.prepared.Plan.Empty() {
+		p.Errorf("the second switch has a plan: %+v", r.prepared.Plan.Steps())
+	}
+	if after := p.tree(); after != before || p.host.Acts() != acts {
+		p.Errorf("the second switch did something:\n%s", changes(before, after))
+	}
+}
