@@ -94,59 +94,78 @@ func trace(command []string, a aim, log *bufio.Writer) (code int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	leader, count := cmd.Process.Pid, 0
-	options := 0
-	for {
-		var status unix.WaitStatus
-		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	t := &tracer{leader: cmd.Process.Pid, aim: a, log: log}
+	// It stands still since its execve. Children made by fork or vfork are
+	// not among what is traced.
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(t.leader, &status, unix.WALL, nil); err != nil {
+		return 0, fmt.Errorf("wait: %w", err)
+	}
+	if err := unix.PtraceSetOptions(t.leader, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+		return 0, fmt.Errorf("trace: %w", err)
+	}
+	for tid := t.leader; ; {
+		if status.Stopped() {
+			if err := t.stopped(tid, status.StopSignal()); err != nil {
+				return 0, err
+			}
 		}
-		if err != nil {
+		tid, err = unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			status = 0 // of nobody
+		case err != nil:
 			return 0, fmt.Errorf("wait: %w", err)
-		}
-		if tid == leader && (status.Exited() || status.Signaled()) {
-			return exitCode(status), nil
-		}
-		if !status.Stopped() {
-			continue
-		}
-		if options == 0 {
-			options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
-			if err := unix.PtraceSetOptions(tid, options); err != nil {
-				return 0, fmt.Errorf("trace: %w", err)
-			}
-		}
-		pass := 0
-		switch stop := status.StopSignal(); stop {
-		case unix.SIGTRAP | 0x80:
-			c, ok := entered(tid, a.bus)
-			if !ok {
-				break
-			}
-			count++
-			if count != a.at {
-				_, _ = fmt.Fprintf(log, "%d %s\n", count, c) // an error stays until Flush
-				break
-			}
-			_, _ = fmt.Fprintf(log, "%d %s: %s\n", count, c, a) // as above
-			if err := skip(tid, a.err); err != nil {
-				return 0, fmt.Errorf("skip %s: %w", c, err)
-			}
-			if a.err == 0 {
-				if err := unix.Kill(leader, unix.SIGKILL); err != nil {
-					return 0, fmt.Errorf("kill: %w", err)
-				}
-				continue
-			}
-		case unix.SIGTRAP, unix.SIGSTOP: // an event of ptrace's, a new thread
-		default:
-			pass = int(stop)
-		}
-		if err := unix.PtraceSyscall(tid, pass); err != nil && !errors.Is(err, unix.ESRCH) {
-			return 0, fmt.Errorf("trace: %w", err)
+		case tid == t.leader && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case tid == t.leader && status.Exited():
+			return status.ExitStatus(), nil
 		}
 	}
+}
+
+// tracer is a process whose threads are traced.
+type tracer struct {
+	leader int
+	aim    aim
+	count  int
+	log    *bufio.Writer // an error stays until Flush
+}
+
+// stopped lets a thread go on that a signal, or what looks like one, stopped.
+func (t *tracer) stopped(tid int, signal unix.Signal) error {
+	switch signal { //nolint:exhaustive // all others are the program's own
+	case unix.SIGTRAP | 0x80:
+		signal = 0
+		if c, ok := entered(tid, t.aim.bus); ok {
+			if err := t.counted(tid, c); err != nil {
+				return err
+			}
+		}
+	case unix.SIGTRAP, unix.SIGSTOP: // an event of ptrace's, a new thread
+		signal = 0
+	}
+	if err := unix.PtraceSyscall(tid, int(signal)); !errors.Is(err, unix.ESRCH) { // killed while it stood
+		return err
+	}
+	return nil
+}
+
+// counted counts a call that a thread is entering, and hits it if it is the one.
+func (t *tracer) counted(tid int, c call) error {
+	t.count++
+	if t.count != t.aim.at {
+		_, _ = fmt.Fprintf(t.log, "%d %s\n", t.count, c)
+		return nil
+	}
+	_, _ = fmt.Fprintf(t.log, "%d %s: %s\n", t.count, c, t.aim)
+	if err := skip(tid, t.aim.err); err != nil {
+		return fmt.Errorf("skip %s: %w", c, err)
+	}
+	if t.aim.err != 0 {
+		return nil
+	}
+	return unix.Kill(t.leader, unix.SIGKILL)
 }
 
 func (a aim) String() string {
@@ -154,13 +173,6 @@ func (a aim) String() string {
 		return "killed"
 	}
 	return unix.ErrnoName(a.err)
-}
-
-func exitCode(status unix.WaitStatus) int {
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
 }
 
 // skip has the kernel pass over the call that a thread is entering, and return
