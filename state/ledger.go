@@ -71,7 +71,7 @@ func CreateLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), fs.ErrExist)
 	}
 	if err := os.MkdirAll(l.State, 0o700); err != nil {
-		return nil, fmt.Errorf("%s: %w", l.State, err)
+		return nil, fmt.Errorf("%s: make directory: %w", l.State, cause(err))
 	}
 	// The way to the ledger has to last as long as the ledger.
 	if err := durable.Sync(l.State); err != nil {
@@ -98,7 +98,7 @@ func OpenLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), ErrNoLedger)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", l.Ledger(), err)
+		return nil, fmt.Errorf("%s: read: %w", l.Ledger(), cause(err))
 	}
 	return readLedger(l.Ledger(), machine, data)
 }
@@ -165,7 +165,7 @@ func (l *Ledger) damaged(line int, what, hint string) error {
 // again, and the events may or may not be found there.
 func (l *Ledger) Append(events ...Event) error {
 	if l.err != nil {
-		return fmt.Errorf("%s: an earlier append failed: %w", l.path, l.err)
+		return fmt.Errorf("%s: an earlier append failed: %w", l.path, cause(l.err))
 	}
 	if l.book.machine == "" && l.machine != "" {
 		events = slices.Insert(slices.Clone(events), 0, Event{Kind: EventBind, Machine: l.machine})
@@ -180,7 +180,7 @@ func (l *Ledger) Append(events ...Event) error {
 	}
 	if err := l.write(line); err != nil {
 		l.err = err
-		return fmt.Errorf("%s: append: %w", l.path, err)
+		return fmt.Errorf("%s: append: %w", l.path, cause(err))
 	}
 	for _, e := range events {
 		l.book.fold(e)
