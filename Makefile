@@ -54,6 +54,10 @@ test: setup      ## every test that this host can run
 machine-test: setup  ## the tests on a real systemd machine
 	$(GO) test -tags systemd -timeout 30m -v ./vmtests/...
 
+.PHONY: crash-test
+crash-test: setup  ## a switch killed, and failed, at every call that changes anything: about an hour
+	MESHGEN_EVERY_POINT=1 $(GO) test -tags systemd -timeout 6h -v -run 'TestRename(KilledAtEveryCall|WithAFailingDisk)' ./vmtests/
+
 .PHONY: bench
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags
 	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bench $(BENCH)

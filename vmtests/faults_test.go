@@ -19,6 +19,7 @@ var errnos = []string{"EIO", "ENOSPC", "EROFS"}
 var harmless = []struct{ call, why string }{
 	{"(ftruncate|pwrite64) /var/lib/meshgen/lock", "the pid in it only serves a message; the lock holds without it"},
 	{"unlinkat (/etc/meshgen/generations/.staging|/run/meshgen/(bridge|rescue))", "nothing is there: a killed switch might have left it"},
+	{"unlinkat /dev/shm/meshgen-quadlet-[0-9/a-z.-]+", "the converter's own directory, in memory"},
 	{"mkdirat /dev/shm/meshgen-quadlet-[0-9]+", "the converter works in /tmp where it cannot in memory"},
 }
 
@@ -58,8 +59,8 @@ func (r *rig) failsAt(n int, errno string) bool {
 		r.t.Helper()
 		r.t.Errorf("call "+at+": exit "+strconv.Itoa(res.Code)+": "+format+"\n%s", append(args, indent(res.Stderr))...)
 	}
-	new, is := r.sides[r.now].name, r.running()
-	r.t.Logf("%s: exit %d, %s runs: %s", at, res.Code, map[string]string{old.name: "the old", new: "the new"}[is], lastFault(res.Stderr))
+	aim, is := r.sides[r.now].name, r.running()
+	r.t.Logf("%s: exit %d, %s runs: %s", at, res.Code, map[string]string{old.name: "the old", aim: "the new"}[is], lastFault(res.Stderr))
 	switch {
 	case at == "" && res.Code != 0:
 		wrong("nothing failed")
@@ -72,7 +73,7 @@ func (r *rig) failsAt(n int, errno string) bool {
 	if res.Code == 0 {
 		r.mustBeWhole(wrong)
 	}
-	if want := map[int]string{0: new, 3: old.name, 4: new, 5: old.name}[res.Code]; is != want && (res.Code != 1 || is != old.name && is != new) {
+	if want := map[int]string{0: aim, 3: old.name, 4: aim, 5: old.name}[res.Code]; is != want && (res.Code != 1 || is != old.name && is != aim) {
 		wrong("what runs is %s", is)
 	}
 	if left := r.unnamed(); len(left) > 0 {

@@ -145,10 +145,11 @@ func (t *tracer) stopped(tid int, signal unix.Signal) error {
 	case unix.SIGTRAP, unix.SIGSTOP: // an event of ptrace's, a new thread
 		signal = 0
 	}
-	if err := unix.PtraceSyscall(tid, int(signal)); !errors.Is(err, unix.ESRCH) { // killed while it stood
-		return err
+	err := unix.PtraceSyscall(tid, int(signal))
+	if errors.Is(err, unix.ESRCH) {
+		return nil // killed while it stood
 	}
-	return nil
+	return err
 }
 
 // counted counts a call that a thread is entering, and hits it if it is the one.
@@ -162,10 +163,10 @@ func (t *tracer) counted(tid int, c call) error {
 	if err := skip(tid, t.aim.err); err != nil {
 		return fmt.Errorf("skip %s: %w", c, err)
 	}
-	if t.aim.err != 0 {
-		return nil
+	if t.aim.err == 0 {
+		return unix.Kill(t.leader, unix.SIGKILL)
 	}
-	return unix.Kill(t.leader, unix.SIGKILL)
+	return nil
 }
 
 func (a aim) String() string {
