@@ -393,8 +393,11 @@ func (r *rig) killAt(n int) string {
 func (r *rig) cutPower(at string) {
 	r.t.Helper()
 	r.reboot()
-	is := r.running()
-	if is != r.sides[0].name && is != r.sides[1].name && !r.filesAhead() {
+	switch is := r.running(); {
+	case is == r.sides[0].name || is == r.sides[1].name:
+	case r.filesAhead():
+		r.t.Logf("%s: boots the old set beside config files of the new: %s", at, is)
+	default:
 		r.t.Errorf("%s: boots neither set: %s", at, is)
 	}
 }
