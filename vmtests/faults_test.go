@@ -18,7 +18,8 @@ var errnos = []string{"EIO", "ENOSPC", "EROFS"}
 // harmless are the calls that may fail without a word, and why.
 var harmless = []struct{ call, why string }{
 	{"(ftruncate|pwrite64) /var/lib/meshgen/lock", "the pid in it only serves a message; the lock holds without it"},
-	{"unlinkat (/etc/meshgen/generations/.staging|/run/meshgen/(bridge|rescue))", "nothing is there: a killed switch might have left it"},
+	{"unlinkat (/etc/meshgen/generations/.staging|/run/(meshgen|systemd/system)/[^:]+)", "rmdir is tried next, and its answer is the one that counts: nothing is there, or it was a directory"},
+	{"linkat /etc/meshgen/generations/.*", "where it cannot be a link to that of the generation before, it is a copy"},
 	{"unlinkat /dev/shm/meshgen-quadlet-[0-9/a-z.-]+", "the converter's own directory, in memory"},
 	{"mkdirat /dev/shm/meshgen-quadlet-[0-9]+", "the converter works in /tmp where it cannot in memory"},
 }
