@@ -56,7 +56,7 @@ machine-test: setup  ## the tests on a real systemd machine
 
 .PHONY: crash-test
 crash-test: setup  ## a switch killed, and failed, at every call that changes anything: about an hour
-	MESHGEN_EVERY_POINT=1 $(GO) test -tags systemd -timeout 6h -v -run 'TestRename(KilledAtEveryCall|WithAFailingDisk)' ./vmtests/
+	MESHGEN_EVERY_POINT=1 $(GO) test -tags systemd -timeout 6h -v -run 'KilledAt|WithAFailingDisk' ./vmtests/
 
 .PHONY: bench
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags

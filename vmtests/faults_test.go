@@ -31,7 +31,7 @@ func TestRenameWithAFailingDisk(t *testing.T) {
 	r := newRig(t)
 	total := len(r.calls())
 	ran := 0
-	for i, n := range points(t, total) {
+	for i, n := range points(t, total, 24) {
 		for _, errno := range faults(i) {
 			if r = r.sound(t); r.failsAt(n, errno) {
 				ran++

@@ -4,7 +4,7 @@
 // changes something: the files of a disk, and, with -bus, what it says on a
 // socket. The nth of them can be made the last, or made to fail.
 //
-//	nth -log FILE [-bus] [-kill N | -fail N:ERRNO] COMMAND [ARG...]
+//	nth -log FILE [-bus] [-only TEXT] [-kill N | -fail N:ERRNO] COMMAND [ARG...]
 //
 // The count goes over all threads of the process, in the order in which they
 // enter the kernel, and stops at its children, which are not looked at. The call
@@ -14,7 +14,8 @@
 // not be done, as in any crash.
 //
 // FILE gets a line for each call that was counted: its number, its name, the
-// path or the message, and the error that it was given. nth exits as the command
+// path or the message, and the error that it was given. With -only, those alone
+// count whose line has the text. nth exits as the command
 // did, with 137 where that was killed.
 package main
 
@@ -44,21 +45,23 @@ func main() {
 
 // aim is what is to be hit, and how; at 0 nothing.
 type aim struct {
-	bus bool // the calls that talk to a socket count as well
-	at  int
-	err unix.Errno // 0 kills
+	bus  bool   // the calls that talk to a socket count as well
+	only string // in the words of a call that counts
+	at   int
+	err  unix.Errno // 0 kills
 }
 
 func run(args []string) (code int, err error) {
 	flags := flag.NewFlagSet("nth", flag.ContinueOnError)
 	bus := flags.Bool("bus", false, "count what is said on sockets")
+	only := flags.String("only", "", "count the calls that have `TEXT` in their line")
 	kill := flags.Int("kill", 0, "kill at call `N`")
 	fail := flags.String("fail", "", "have call N fail, `N:ERRNO`")
 	path := flags.String("log", "", "write the calls to `FILE`")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
-	a := aim{bus: *bus, at: *kill}
+	a := aim{bus: *bus, only: *only, at: *kill}
 	if number, name, ok := strings.Cut(*fail, ":"); ok {
 		if a.at, err = strconv.Atoi(number); err != nil {
 			return 0, err
@@ -137,7 +140,7 @@ func (t *tracer) stopped(tid int, signal unix.Signal) error {
 	switch signal { //nolint:exhaustive // all others are the program's own
 	case unix.SIGTRAP | 0x80:
 		signal = 0
-		if c, ok := entered(tid, t.aim.bus); ok {
+		if c, ok := entered(tid, t.aim.bus); ok && strings.Contains(c.String(), t.aim.only) {
 			if err := t.counted(tid, c); err != nil {
 				return err
 			}
