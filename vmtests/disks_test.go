@@ -88,7 +88,7 @@ func TestSwitchOnATroubledDisk(t *testing.T) {
 		},
 		{
 			what: "a directory lies where a file of ours was",
-			make: "mv /etc/gitea/kept.ini /root/aside; mkdir /etc/gitea/kept.ini; touch /etc/gitea/kept.ini/x", mend: "rm -r /etc/gitea/kept.ini; mv /root/aside /etc/gitea/kept.ini",
+			make: "mv /etc/gitea/kept.ini /root/aside; mkdir /etc/gitea/kept.ini", mend: "rmdir /etc/gitea/kept.ini; mv /root/aside /etc/gitea/kept.ini",
 			code: 3, says: []string{"mesh.cue:", "/etc/gitea/kept.ini", "directory"},
 		},
 	} {
