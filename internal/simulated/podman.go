@@ -82,6 +82,11 @@ func (p podman) Networks(context.Context) ([]host.Object, error) {
 	return found, nil
 }
 
+func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+// ImageLabels returns none: no image here was made of a container.
+func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) { return nil, nil }
+
 func (p podman) Images(context.Context) (map[string]bool, error) {
 	return map[string]bool{"localhost/probe:1": true, "localhost/probe:2": true}, nil
 }
