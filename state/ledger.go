@@ -212,6 +212,9 @@ func (l *Ledger) Append(events ...Event) error {
 	}
 	if err := l.write(line); err != nil {
 		l.err = err
+		// What did not reach the disk is not to be read back from memory, and go on
+		// from there: the kernel may never write it again.
+		_ = l.file.Truncate(l.size) // the first error counts
 		return l.unwritable("append", err)
 	}
 	for _, e := range events {
