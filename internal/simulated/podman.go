@@ -49,6 +49,14 @@ func (p podman) Containers(context.Context) ([]host.Object, error) {
 	return p.containers(func(Container) bool { return true }), nil
 }
 
+// Pods lists none: nothing here makes one.
+func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+// ImageLabels tells of none: no image here was made of a container.
+func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) {
+	return nil, nil
+}
+
 func (p podman) VolumeUsers(_ context.Context, name string) ([]host.Object, error) {
 	return p.containers(func(c Container) bool { return slices.Contains(c.Volumes, name) }), nil
 }

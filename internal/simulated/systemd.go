@@ -32,6 +32,16 @@ func (s systemd) Units(_ context.Context, names []string) (map[string]host.Unit,
 	return found, nil
 }
 
+func (s systemd) Loaded(context.Context) ([]host.Unit, error) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	var found []host.Unit
+	for _, name := range slices.Sorted(maps.Keys(s.h.units)) {
+		found = append(found, s.h.unit(name))
+	}
+	return found, nil
+}
+
 func (h *Host) unit(name string) host.Unit {
 	found := host.Unit{Name: name, Load: h.definition(name).load(), Active: "inactive", Sub: "dead"}
 	if u := h.units[name]; u != nil {
