@@ -49,14 +49,6 @@ func (p podman) Containers(context.Context) ([]host.Object, error) {
 	return p.containers(func(Container) bool { return true }), nil
 }
 
-// Pods lists none: nothing here makes one.
-func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
-
-// ImageLabels tells of none: no image here was made of a container.
-func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) {
-	return nil, nil
-}
-
 func (p podman) VolumeUsers(_ context.Context, name string) ([]host.Object, error) {
 	return p.containers(func(c Container) bool { return slices.Contains(c.Volumes, name) }), nil
 }
@@ -89,6 +81,11 @@ func (p podman) Networks(context.Context) ([]host.Object, error) {
 	}
 	return found, nil
 }
+
+func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+// ImageLabels returns none: no image here was made of a container.
+func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) { return nil, nil }
 
 func (p podman) Images(context.Context) (map[string]bool, error) {
 	return map[string]bool{"localhost/probe:1": true, "localhost/probe:2": true}, nil

@@ -32,6 +32,7 @@ func (s systemd) Units(_ context.Context, names []string) (map[string]host.Unit,
 	return found, nil
 }
 
+// Loaded returns the units that are or were up.
 func (s systemd) Loaded(context.Context) ([]host.Unit, error) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
