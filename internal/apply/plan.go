@@ -218,7 +218,7 @@ func (p *planner) names() {
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held:
-		case r.Target.Kind() == units.TargetDir && p.holdsDeclared(r.Target, declared):
+		case r.Target.Kind() == units.TargetDir && (p.holdsDeclared(r.Target, declared) || p.isMountedAt(r)):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		default:
@@ -251,6 +251,18 @@ func (p *planner) holds(r state.Record) bool {
 func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool) bool {
 	for t := range declared {
 		if t.Kind() == units.TargetFile && strings.HasPrefix(t.Name(), dir.Name()+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// isMountedAt reports whether a directory is the place of a declared mount, or on
+// the way to it.
+func (p *planner) isMountedAt(dir state.Record) bool {
+	for _, r := range p.desired.Resources {
+		where := r.Value("Mount", "Where")
+		if where == dir.Target.Name() || strings.HasPrefix(where, dir.Target.Name()+"/") {
 			return true
 		}
 	}

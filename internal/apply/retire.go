@@ -50,7 +50,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		}
 		events = append(events, e)
 	}
-	return append(events, m.hold()...), errors.Join(errs...)
+	return append(events, m.hold()...), errors.Join(append(errs, m.removeOldListens())...)
 }
 
 // retiringOrder puts units before the objects that they run, and files before

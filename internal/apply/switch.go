@@ -141,12 +141,13 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 	for _, u := range to.Units {
 		digest[u.Name] = u.Digest
 	}
-	for _, r := range plan.Write { // also one that is put back: its directory may be gone too
-		for _, dir := range missingDirs(n.Layout, r.File.Path) {
-			events = append(events, state.Event{
-				Kind: state.EventEmit, Generation: to.Number, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
-			})
+	for _, t := range plan.Emit { // systemd makes the directory that it mounts at
+		if where := owner[t].Value("Mount", "Where"); where != "" && t.Kind() == units.TargetUnit {
+			events = append(events, n.dirEvents(owner[t], where+"/it", to.Number)...)
 		}
+	}
+	for _, r := range plan.Write { // also one that is put back: its directory may be gone too
+		events = append(events, n.dirEvents(r, r.File.Path, to.Number)...)
 	}
 	for _, t := range plan.Emit {
 		r := owner[t]
@@ -168,6 +169,18 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 		events = append(events, e)
 	}
 	return slices.Concat(events, n.due(plan, events), plan.Last.due()), nil
+}
+
+// dirEvents name the directories on the way to a path that will be made for a
+// resource.
+func (n *Node) dirEvents(r units.Resource, path string, generation int) []state.Event {
+	var events []state.Event
+	for _, dir := range missingDirs(n.Layout, path) {
+		events = append(events, state.Event{
+			Kind: state.EventEmit, Generation: generation, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
+		})
+	}
+	return events
 }
 
 // due are the units that the plan starts, and those that it takes down.

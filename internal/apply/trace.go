@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"meshgen/internal/durable"
@@ -32,6 +33,28 @@ func (m *move) removeTraces(unit state.Record) error {
 		return errors.Join(errs...)
 	}
 	return nil
+}
+
+// removeOldListens removes what sockets that have changed have left where they no
+// longer listen.
+func (m *move) removeOldListens() error {
+	var errs []error
+	for t, was := range m.records {
+		if filepath.Ext(t.Name()) != ".socket" || was.Resource.Kind != units.KindUnit {
+			continue
+		}
+		now, _ := m.node.Ledger.Record(t)
+		if now.State != state.Live || now.Definition == was.Definition {
+			continue
+		}
+		stays := listens(now.Definition)
+		for _, path := range listens(was.Definition) {
+			if !slices.Contains(stays, path) {
+				errs = append(errs, m.removeTrace(path, fs.ModeSocket|fs.ModeNamedPipe))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeTrace removes a regular file, or what is of one of the types. A socket that
