@@ -16,7 +16,9 @@ import (
 func TestFileThatChangesUnderTheSwitchStopsIt(t *testing.T) {
 	l := state.NewLayout(t.TempDir(), "")
 	path := filepath.Join(l.Root, "etc/app.ini")
-	write(t, l, "first\n", nil)
+	if _, err := write(t, l, "first\n", nil); err != nil {
+		t.Fatal(err)
+	}
 	_, err := write(t, l, "second\n", func() {
 		if err := os.WriteFile(path, []byte("by hand\n"), 0o600); err != nil {
 			t.Fatal(err)
