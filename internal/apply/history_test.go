@@ -362,7 +362,7 @@ func (p *play) noteDown(sure func(declaration) bool) {
 		}
 		p.down[d.base()] = ""
 		if sure(d) {
-			p.down[d.base()] = m.runs(d)
+			p.down[d.base()] = m.runs(d) + forAddress + d.address.String()
 		}
 	}
 }
@@ -382,6 +382,22 @@ func (p *play) inForce() manifest {
 	g, err := state.ReadGeneration(p.host.Layout, n)
 	p.must(err)
 	return p.compiled[g.Manifest]
+}
+
+const forAddress = " for "
+
+// isDown reports whether a container is to stay down, and whether that is sure: one
+// that passed to another resource may be up as well.
+func (p *play) isDown(m manifest, d declaration) (down, sure bool) {
+	was, known := p.down[d.base()]
+	runs, address, _ := strings.Cut(was, forAddress)
+	switch {
+	case !known:
+		return false, true
+	case was == "" || (runs == m.runs(d) && address != d.address.String()):
+		return false, false
+	}
+	return runs == m.runs(d), true
 }
 
 // runs tells what makes a container run as it does.

@@ -341,11 +341,10 @@ func (p *play) rolledBack(r run) {
 func (p *play) stands(m manifest, r run) {
 	p.always()
 	p.runsWhole(m, func(d declaration) bool {
-		was, down := p.down[d.base()]
-		if down && was == "" {
-			return p.isUp(d)
+		if down, sure := p.isDown(m, d); sure {
+			return !down
 		}
-		return !down || was != m.runs(d)
+		return p.isUp(d)
 	})
 	p.filesAre(m)
 	p.ledgerIs(m, r)
