@@ -28,11 +28,13 @@ build:           ## the programs, static, into bin/
 	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator
 
 .PHONY: install
-install: build   ## the programs and the unit, below DESTDIR and PREFIX
+install: build   ## the programs and the units, below DESTDIR and PREFIX
 	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
-	sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/meshgen-recover.service | \
-		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/meshgen-recover.service
+	for unit in meshgen-recover.service meshgen-confirm.service; do \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
+			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
+	done
 
 .PHONY: check
 check: lint      ## all that reads the code without running it

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -145,7 +146,8 @@ func (e refusalError) Error() string {
 func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
 	cmd := exec.CommandContext(ctx, c.Path, "-no-kmsg-log", d.Normal, d.Early, d.Late)
 	cmd.Env = append(os.Environ(), "QUADLET_UNIT_DIRS="+dir)
-	cmd.WaitDelay = time.Second // what it left behind may hold its output open
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key on the terminal is for the switch
+	cmd.WaitDelay = time.Second                           // what it left behind may hold its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	err := cmd.Run()

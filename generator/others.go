@@ -26,7 +26,7 @@ func Definition(root, service string) string {
 	if path := definition(root, service); path != "" {
 		return path
 	}
-	return others(root)[service]
+	return Quadlets(root)[service]
 }
 
 // Definitions returns, of units, those that other definitions on the machine make
@@ -52,7 +52,7 @@ func Definitions(root string, names []string) map[string]string {
 			}
 		}
 	}
-	for service, path := range others(root) {
+	for service, path := range Quadlets(root) {
 		if wanted[service] && found[service] == "" {
 			found[service] = path
 		}
@@ -81,9 +81,9 @@ func ownLink(root, path string, info fs.FileInfo) bool {
 	return err == nil && (strings.HasPrefix(to, "/etc/meshgen/generations/") || strings.HasPrefix(to, "/run/meshgen/"))
 }
 
-// others returns the services that podman's own generator makes, each with the
-// Quadlet it is made from.
-func others(root string) map[string]string {
+// Quadlets returns the services that podman's own generator makes, each with the
+// path of the Quadlet that it is made from.
+func Quadlets(root string) map[string]string {
 	services := map[string]string{}
 	for _, dir := range quadletDirs {
 		top := filepath.Join(root, dir)

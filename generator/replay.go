@@ -50,7 +50,8 @@ type Dirs struct {
 // Replay gives systemd the units of the generation in force, by copies in d.
 // While a switch has its bridge up, that is the old generation whole and of the
 // new one the names that the old lacks, without their enablement. Where a switch
-// was cut short, [RecoverUnit] is pulled in before the units.
+// was cut short, [RecoverUnit] is pulled in before the units and [ConfirmUnit]
+// after them.
 //
 // It does what it can: the error tells all that could not be done.
 func Replay(l state.Layout, d Dirs) error {
@@ -61,7 +62,7 @@ func Replay(l state.Layout, d Dirs) error {
 	n, ok, currentErr := state.Current(l)
 	r := replay{layout: l, dirs: d, given: map[string]bool{}}
 	if ok {
-		r.others = others(l.Root)
+		r.others = Quadlets(l.Root)
 		r.whole(n)
 		r.fences(n)
 	}
@@ -88,7 +89,7 @@ func bridge(l state.Layout) (ends [2]int, up bool, err error) {
 }
 
 func replayBridge(l state.Layout, d Dirs, ends [2]int) error {
-	r := replay{layout: l, dirs: d, others: others(l.Root), given: map[string]bool{}}
+	r := replay{layout: l, dirs: d, others: Quadlets(l.Root), given: map[string]bool{}}
 	r.whole(ends[0])
 	r.names(ends[1])
 	r.fences(ends[1])
@@ -212,14 +213,18 @@ func (r *replay) dropIn(unit, name, text string) {
 	r.fault(give(into+"/50-meshgen-"+name+".conf", text))
 }
 
-// RecoverUnit finishes or undoes, at a boot, a switch that was cut short.
-const RecoverUnit = "meshgen-recover.service"
+// The units that finish or undo, at a boot, a switch that was cut short: what has
+// to be done before the units in force start, and what after.
+const (
+	RecoverUnit = "meshgen-recover.service"
+	ConfirmUnit = "meshgen-confirm.service"
+)
 
-// recovery pulls in [RecoverUnit] with the targets that pull in units of ours,
-// and before all of these, where a switch is unfinished. To the generator one
-// that runs looks like one that was cut short. There it does no harm: a reload
-// starts nothing of what a target wants that is reached already, and the unit's
-// program leaves a switch alone that holds the lock.
+// recovery pulls in [RecoverUnit] and [ConfirmUnit] with the targets that pull in
+// units of ours, where a switch is unfinished. To the generator one that runs
+// looks like one that was cut short. There it does no harm: a reload starts
+// nothing of what a target wants that is reached already, and the units' program
+// leaves a switch alone that holds the lock.
 func (r *replay) recovery() {
 	n, pending, err := state.Pending(r.layout)
 	if err != nil || !pending {
@@ -237,12 +242,20 @@ func (r *replay) recovery() {
 		}
 	}
 	for target := range targets {
-		r.dropIn(target, "recover", "# A switch was cut short.\n[Unit]\nWants="+RecoverUnit+"\n")
+		r.dropIn(target, "recover", "# A switch was cut short.\n[Unit]\nWants="+RecoverUnit+" "+ConfirmUnit+"\n")
 	}
 	if len(r.given) > 0 {
-		before := strings.Join(slices.Sorted(maps.Keys(r.given)), " ")
-		r.dropIn(RecoverUnit, "before", "# What starts once the switch is finished or undone.\n[Unit]\nBefore="+before+"\n")
+		names := slices.Sorted(maps.Keys(r.given))
+		r.dropIn(ConfirmUnit, "after", "# What is to be up by then.\n[Unit]\nAfter="+strings.Join(names, " ")+"\n")
+		names = slices.DeleteFunc(names, mounts)
+		r.dropIn(RecoverUnit, "before", "# What must not start before.\n[Unit]\nBefore="+strings.Join(names, " ")+"\n")
 	}
+}
+
+// mounts reports whether a unit is one that local-fs.target waits for, and the
+// recovery waits for that: to order it after would be a circle.
+func mounts(unit string) bool {
+	return strings.HasSuffix(unit, ".mount") || strings.HasSuffix(unit, ".automount")
 }
 
 // fences has systemd stop the predecessors of a unit before the unit starts,

@@ -178,17 +178,21 @@ func (m machine) pending(n int) {
 // and what undoes the switch before that set starts.
 func TestReplayOfAPendingGeneration(t *testing.T) {
 	m := newMachine(t)
-	m.generation(1, []string{"b.service", "a.service"})
+	m.generation(1, []string{"b.service", "a.service", "srv.mount"})
 	m.generation(2, []string{"c.service"})
 	m.current(1)
 	m.pending(2)
 	m.wantGiven(
 		"normal/a.service -> 1/out/normal/a.service",
 		"normal/b.service -> 1/out/normal/b.service",
+		"normal/meshgen-confirm.service.d/50-meshgen-after.conf: After=a.service b.service srv.mount",
 		"normal/meshgen-recover.service.d/50-meshgen-before.conf: Before=a.service b.service",
 		"normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service",
+		"normal/multi-user.target.wants/meshgen-confirm.service -> ../meshgen-confirm.service",
 		"normal/multi-user.target.wants/b.service -> ../b.service",
 		"normal/multi-user.target.wants/a.service -> ../a.service",
+		"normal/multi-user.target.wants/srv.mount -> ../srv.mount",
+		"normal/srv.mount -> 1/out/normal/srv.mount",
 	)
 }
 
@@ -197,7 +201,10 @@ func TestReplayOfAPendingFirstGeneration(t *testing.T) {
 	m := newMachine(t)
 	m.generation(1, []string{"a.service"})
 	m.pending(1)
-	m.wantGiven("normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service")
+	m.wantGiven(
+		"normal/multi-user.target.wants/meshgen-recover.service -> ../meshgen-recover.service",
+		"normal/multi-user.target.wants/meshgen-confirm.service -> ../meshgen-confirm.service",
+	)
 }
 
 // The recovery comes with each target that pulls in a unit, in one transaction.
@@ -216,7 +223,7 @@ func TestReplayPullsTheRecoveryInWithEachTarget(t *testing.T) {
 	}
 	for _, target := range []string{"forge.target", "multi-user.target"} {
 		text, err := os.ReadFile(d.Normal + "/" + target + ".d/50-meshgen-recover.conf")
-		if err != nil || !strings.Contains(string(text), "\nWants=meshgen-recover.service\n") {
+		if err != nil || !strings.Contains(string(text), "\nWants=meshgen-recover.service meshgen-confirm.service\n") {
 			t.Errorf("%s: %q, %v", target, text, err)
 		}
 	}

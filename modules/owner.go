@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ func (l *loader) owners(all []*declared) {
 	sound := slices.DeleteFunc(slices.Clone(all), func(d *declared) bool { return !d.sound })
 	l.oneOwnerEach(sound)
 	l.portOwners(sound, ports)
+	l.subnetOwners(sound)
 	l.nestedFiles(sound)
 }
 
@@ -153,6 +155,34 @@ func (l *loader) ports(d *declared) []portHolder {
 		}
 	}
 	return holders
+}
+
+// subnetOwners faults two bridges with one subnet, or with parts of one: podman
+// makes only the first.
+func (l *loader) subnetOwners(all []*declared) {
+	type holder struct {
+		*declared
+		subnet netip.Prefix
+		at     units.Position
+	}
+	var holders []holder
+	for _, d := range all {
+		if driver := d.Value("Network", "Driver"); d.Address.Kind != units.KindNetwork || (driver != "" && driver != "bridge") {
+			continue
+		}
+		for i, v := range d.Values("Network", "Subnet") {
+			subnet, err := netip.ParsePrefix(v)
+			if err != nil {
+				continue // podman says what is wrong with it
+			}
+			at, _ := l.valuePlace(d, "Network", "Subnet", i)
+			h := holder{d, subnet.Masked(), at}
+			if other := slices.IndexFunc(holders, func(o holder) bool { return o.subnet.Overlaps(h.subnet) }); other >= 0 {
+				l.twice("subnet "+v, holders[other].declared, d, holders[other].at, at)
+			}
+			holders = append(holders, h)
+		}
+	}
 }
 
 // nestedFiles faults a file whose path is a directory of another's.

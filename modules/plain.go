@@ -56,7 +56,7 @@ func isUnitType(kind string) bool {
 
 // isSection reports whether a field of a resource is a section of its unit, by
 // the letter that it begins with.
-func isSection(name string) bool { return name[0] >= 'A' && name[0] <= 'Z' }
+func isSection(name string) bool { return name != "" && name[0] >= 'A' && name[0] <= 'Z' }
 
 // plainSections returns the sections that systemd reads in a unit of that name,
 // in the order in which they are written.

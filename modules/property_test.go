@@ -38,6 +38,61 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
+// Where the entries of moved are taken, each leads to what is declared, by way of
+// what is not, and no two by ways that do not meet before their end.
+func TestMovedLeadsToWhatIsDeclared(t *testing.T) {
+	dir := t.TempDir()
+	taken := 0
+	rapid.Check(t, func(t *rapid.T) {
+		module := rapid.SampledFrom([]string{"a", "b", "c"})
+		address := rapid.Custom(func(t *rapid.T) string {
+			return module.Draw(t, "module") + "/volume/" + rapid.SampledFrom([]string{"x", "y"}).Draw(t, "id")
+		})
+		var fields []string
+		declared := map[string]bool{}
+		for _, a := range rapid.SliceOfNDistinct(address, 1, 3, rapid.ID).Draw(t, "declared") {
+			declared[a] = true
+			fields = append(fields, fmt.Sprintf("modules: %s: volumes: %s: {}\n", a[:1], a[len(a)-1:]))
+		}
+		end := rapid.OneOf(address, module)
+		var entries []string
+		for range rapid.IntRange(1, 4).Draw(t, "entries") {
+			entries = append(entries, fmt.Sprintf("{from: %q, to: %q}", end.Draw(t, "from"), end.Draw(t, "to")))
+		}
+		fields = append(fields, "moved: ["+strings.Join(entries, ", ")+"]\n")
+		if err := os.WriteFile(filepath.Join(dir, "manifest.cue"), []byte(strings.Join(fields, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Load(dir, Options{})
+		if err != nil {
+			if faults, ok := errors.AsType[units.Faults](err); !ok || slices.ContainsFunc(faults, func(f units.Fault) bool { return f.Position.Line == 0 }) {
+				t.Fatal(err)
+			}
+			return
+		}
+		taken++
+		before := map[units.Address]units.Address{}
+		for from := range m.Moved.Resources {
+			if now := m.Moved.Now(from); declared[from.String()] || !declared[now.String()] {
+				t.Fatalf("%s is %s now", from, now)
+			}
+			next, _ := m.Moved.Next(from)
+			if other, ok := before[next]; ok {
+				t.Fatalf("%s and %s lead to %s", from, other, next)
+			}
+			before[next] = from
+		}
+		for from := range m.Moved.Modules {
+			if slices.ContainsFunc(m.Resources, func(r units.Resource) bool { return r.Address.Module == from }) {
+				t.Fatalf("module %s is declared", from)
+			}
+		}
+	})
+	if taken == 0 {
+		t.Error("nothing was taken")
+	}
+}
+
 // answerTo returns the resources without their places, or the faults without.
 func answerTo(t *rapid.T, dir string, fields []string) any {
 	if err := os.WriteFile(filepath.Join(dir, "manifest.cue"), []byte(strings.Join(fields, "")), 0o600); err != nil {

@@ -125,7 +125,7 @@ func (x *resolver) dangling(kind units.Kind, word string) {
 // choices returns a hint that names the nearest of what is known.
 func choices(word string, known []string) string {
 	const most = 5
-	if near := nearest(word, known); near != "" {
+	if near := units.Nearest(word, known); near != "" {
 		return "nearest: " + near
 	}
 	switch {

@@ -296,7 +296,7 @@ func (l *loader) meant(section field, keys ...string) bool {
 	h := l.schema.shapeOf(section.rule)
 	for all.Next() {
 		label := all.Selector().Unquoted()
-		if slices.Contains(keys, label) || h.get(label) == nil && nearest(label, keys) != "" {
+		if slices.Contains(keys, label) || h.get(label) == nil && units.Nearest(label, keys) != "" {
 			return true
 		}
 	}

@@ -3,8 +3,6 @@ package modules
 import (
 	"embed"
 	"regexp"
-	"slices"
-	"strings"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/build"
@@ -196,40 +194,4 @@ func (h *shape) get(label string) *rule {
 		return h.other
 	}
 	return nil
-}
-
-// nearest returns the known label that an unknown one was most likely meant to
-// be, "" where none is near.
-func nearest(label string, known []string) string {
-	slices.Sort(known)
-	best, distance := "", max(2, len(label)/3)+1
-	for _, k := range known {
-		if strings.EqualFold(k, label) {
-			return k
-		}
-		if d := levenshtein(strings.ToLower(label), strings.ToLower(k)); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
-}
-
-func levenshtein(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitution := diagonal
-			if a[i] != b[j] {
-				substitution++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j+1]+1, row[j]+1, substitution)
-		}
-	}
-	return row[len(b)]
 }

@@ -180,7 +180,7 @@ func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
 		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "unit-ports", "value-text",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")
@@ -199,22 +199,5 @@ func TestUnifiedAsAWhole(t *testing.T) {
 				t.Errorf("as a whole: %v\nfield by field: %v", whole, err)
 			}
 		})
-	}
-}
-
-func TestNearest(t *testing.T) {
-	known := []string{"Image", "Exec", "PublishPort", "ReadOnly", "ReadOnlyTmpfs"}
-	for label, want := range map[string]string{
-		"Imgae":     "Image",
-		"image":     "Image",
-		"exec":      "Exec",
-		"Ports":     "",
-		"Publish":   "",
-		"ReadOnlly": "ReadOnly",
-		"":          "",
-	} {
-		if got := nearest(label, slices.Clone(known)); got != want {
-			t.Errorf("nearest(%q): got %q, want %q", label, got, want)
-		}
 	}
 }

@@ -106,7 +106,7 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 	hint := ""
 	if section := l.sectionOf(f, r); section != "" {
 		hint = "belongs to [" + section + "]"
-	} else if key := nearest(f.name, slices.Collect(maps.Keys(h.fields))); key != "" {
+	} else if key := units.Nearest(f.name, slices.Collect(maps.Keys(h.fields))); key != "" {
 		hint = "nearest: " + key
 	} else if r.name == "#Manifest" {
 		hint = `a field of your own begins with "_" or "#"`
@@ -121,9 +121,9 @@ func (l *loader) sectionOf(f field, r *rule) string {
 	at := len(f.path) - 3
 	if !l.isResource(r.name) {
 		at--
-	}
-	if at < 0 || r.name == "#Policy" || r.name == "#VolumePolicy" {
-		return ""
+		if at < 0 || !isSection(f.path[len(f.path)-2]) {
+			return ""
+		}
 	}
 	kind, sections, definition := kindOf(f.path[at]), []string(nil), ""
 	switch kind {

@@ -34,6 +34,10 @@ func (e *DamageError) Error() string {
 	return e.Path + ":" + strconv.Itoa(e.Line) + ": " + e.What + nothingDone + "\nhint: " + e.Hint
 }
 
+// Newer reports whether nothing is wrong with the ledger but that this program is
+// too old for it.
+func (e *DamageError) Newer() bool { return e.Hint == newerHint }
+
 // ForeignError says that a ledger is bound to another machine.
 type ForeignError struct {
 	Path    string

@@ -246,28 +246,35 @@ func parseNumber(s string) (int, bool) {
 	return n, err == nil && n >= 1 && strconv.Itoa(n) == s
 }
 
-// Prune removes all generations but the newest keep, those in never, the
-// current and the pending one. It does not sync: one that comes back after a
-// power cut is pruned by the next switch.
+// Prune removes what [Surplus] returns. It does not sync: a generation that
+// comes back after a power cut is pruned by the next switch.
 func Prune(l Layout, keep int, never ...int) error {
-	numbers, err := Numbers(l)
+	numbers, err := Surplus(l, keep, never...)
 	if err != nil {
 		return err
 	}
-	inUse, err := linked(l)
-	if err != nil {
-		return err
-	}
-	never = append(inUse, never...)
-	for _, n := range numbers[:max(0, len(numbers)-keep)] {
-		if slices.Contains(never, n) {
-			continue
-		}
+	for _, n := range numbers {
 		if err := discard(l, n); err != nil {
 			return fmt.Errorf("generation %d: remove: %w", n, err)
 		}
 	}
 	return nil
+}
+
+// Surplus returns all generations on the disk but the newest keep, those in never,
+// the current and the pending one.
+func Surplus(l Layout, keep int, never ...int) ([]int, error) {
+	numbers, err := Numbers(l)
+	if err != nil {
+		return nil, err
+	}
+	inUse, err := linked(l)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(numbers[:max(0, len(numbers)-keep)], func(n int) bool {
+		return slices.Contains(inUse, n) || slices.Contains(never, n)
+	}), nil
 }
 
 // linked returns the current and the pending generation, as far as there are.

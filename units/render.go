@@ -126,3 +126,22 @@ func withoutLabel(line string) string {
 	_, rest, _ := strings.Cut(after, " ")
 	return before + " " + rest
 }
+
+// Mark returns the address in the mark of a unit's text; ok is false where it
+// bears none.
+func Mark(text string) (a Address, ok bool) {
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			section = line
+		}
+		value, found := strings.CutPrefix(line, MarkKey+"=")
+		if !found || section != "["+MarkSection+"]" {
+			continue
+		}
+		a, err := ParseAddress(value)
+		return a, err == nil
+	}
+	return Address{}, false
+}

@@ -16,6 +16,7 @@ type Target string
 const (
 	TargetUnit      = "unit"
 	TargetContainer = "container"
+	TargetPod       = "pod"
 	TargetVolume    = "volume"
 	TargetNetwork   = "network"
 	TargetFile      = "file"

@@ -49,10 +49,12 @@ func TestBootWithNothingPendingRunsNoRecovery(t *testing.T) {
 	v.PowerCut()
 	v.Boot()
 	v.awaitUp("gitea")
-	recovery := v.Show("meshgen-recover", "LoadState", "ActiveState", "ConditionTimestampMonotonic", "WantedBy", "Before")
-	if recovery["LoadState"] != "loaded" || recovery["ActiveState"] != "inactive" || recovery["ConditionTimestampMonotonic"] != "0" ||
-		recovery["WantedBy"] != "" || strings.Contains(recovery["Before"], "gitea") {
-		t.Errorf("meshgen-recover.service: %v", recovery)
+	for _, unit := range []string{"meshgen-recover", "meshgen-confirm"} {
+		got := v.Show(unit, "LoadState", "ConditionTimestampMonotonic", "WantedBy", "Before", "After")
+		if got["LoadState"] != "loaded" || got["ConditionTimestampMonotonic"] != "0" || got["WantedBy"] != "" ||
+			strings.Contains(got["Before"]+got["After"], "gitea") {
+			t.Errorf("%s: %v", unit, got)
+		}
 	}
 	if now := v.Run("stat", "--format=%z", "/var/lib/meshgen/ledger", "/var/lib/meshgen/lock"); now != written {
 		t.Errorf("the boot wrote: %s, was %s", now, written)

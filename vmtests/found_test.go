@@ -149,3 +149,23 @@ files: f: {path: "/etc/ant.conf", content: "x", notify: x: "restart"}`))
 		t.Errorf("plan says nothing of the mask:\n%s", plan)
 	}
 }
+
+// An image that was made of a container of ours has its labels, and so has what is
+// run from it by hand: that is still not ours.
+func TestContainerOfACopiedImageIsNotOurs(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("podman", "commit", "--quiet", "ant", "localhost/copy:1")
+	v.Run("systemctl", "stop", "ant")
+	id := v.Run("podman", "run", "--detach", "--name=ant", "--network=none", "localhost/copy:1")
+	v.WriteManifest(strings.Replace(one("ant"), `Network: "none"`, `Network: "none", Environment: A: "1"`, 1))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 {
+		t.Errorf("switch: %+v", r)
+	}
+	v.WriteManifest(one("bat"))
+	v.Switch()
+	if now := v.Run("podman", "inspect", "--format={{.Id}} {{.State.Running}}", "ant"); now != strings.TrimSpace(id)+" true\n" {
+		t.Errorf("the container made by hand is %s", now)
+	}
+}

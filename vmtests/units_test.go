@@ -149,7 +149,7 @@ func TestPathWithItsService(t *testing.T) {
 	v := Boot(t)
 	taken := func(path string) {
 		t.Helper()
-		v.WriteFile(path, "")
+		v.Run("touch", path)
 		v.Await(path+" is taken away", func() bool { return !v.Exists(path) })
 	}
 	v.WriteManifest(drop("drop", "/srv/a"))
@@ -203,9 +203,28 @@ modules: m: {
 	if got := v.Exec("cat", "/srv/my-tmp/reloaded").Stdout; got != "two" {
 		t.Errorf("the service has reloaded %q", got)
 	}
+	before := v.invocation("m-side.service")
+	v.WriteManifest(strings.NewReplacer("100M", "200M", `Type: "tmpfs"`, `Type: "tmpfs", Options: "size=2m"`,
+		`"unit/side.service"]`, `"unit/side.service", "unit/late.service"]`,
+		`"web.slice":`, `"late.service": Service: ExecStart: "/bin/sleep infinity"
+		"web.slice":`).Replace(v.ReadFile(Manifest + "/mesh.cue")))
+	v.Switch()
+	if after := v.invocation("m-side.service"); after != before {
+		t.Error("what is in a slice, on a mount and of a target was restarted with them")
+	}
+	if got := v.Show("m-web.slice", "MemoryMax")["MemoryMax"]; got != "209715200" {
+		t.Errorf("the slice's limit is %s", got)
+	}
+	if mounts := v.ReadFile("/proc/self/mounts"); !strings.Contains(mounts, "/srv/my-tmp tmpfs rw,relatime,size=2048k") {
+		t.Errorf("mounted as before: %s", mounts)
+	}
+	v.Await("what the target has come to want runs", func() bool { return v.Show("m-late.service", "ActiveState")["ActiveState"] == "active" })
+	if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+		t.Errorf("with nothing to do: %+v", r)
+	}
 	v.WriteManifest("package mesh\n")
 	v.Switch("--allow-empty")
-	v.mustBeGone("m-all.target", `srv-my\x2dtmp.mount`, "m-side.service", "m-web.service")
+	v.mustBeGone("m-late.service", "m-all.target", `srv-my\x2dtmp.mount`, "m-side.service", "m-web.service")
 	// systemd has a slice of any name.
 	if got := v.Show("m-web.slice", "ActiveState", "FragmentPath"); got["ActiveState"] != "inactive" || got["FragmentPath"] != "" {
 		t.Errorf("m-web.slice is %v", got)

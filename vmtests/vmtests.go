@@ -88,12 +88,17 @@ func (v *Machine) logJournal() {
 	}
 }
 
-// Boot starts a machine that is off, and waits until it is running.
+// Boot starts a machine that is off, and waits until it is running and what it
+// has to finish of a switch that was cut short has ended, well or not.
 func (v *Machine) Boot() {
 	v.t.Helper()
 	if err := v.m.Boot(v.t.Context()); err != nil {
 		v.t.Fatal(err)
 	}
+	v.Await("a recovery has ended", func() bool {
+		state := v.Show("meshgen-confirm.service", "ActiveState")["ActiveState"]
+		return state == "inactive" || state == "failed"
+	})
 }
 
 // PowerCut takes the power away: see [machine.Machine.PowerCut].

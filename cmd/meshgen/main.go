@@ -134,7 +134,8 @@ func newRoot() *cobra.Command {
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only results and errors")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "tell more")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
-	cmd.AddCommand(newCheck(o), newBuild(o), newPlan(o), newSwitch(o), newRecover(o), newStatus(o), newHistory(o), newVersion(o))
+	cmd.AddCommand(newCheck(o), newBuild(o), newPlan(o), newSwitch(o), newRollback(o), newRecover(o), newStatus(o), newHistory(o),
+		newExplain(o), newForget(o), newGC(o), newRebuild(o), newVersion(o))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage(cmd, fmt.Errorf("unknown command %q", args[0]))

@@ -21,6 +21,9 @@ func writeJSON(w io.Writer, doc any) error {
 	return enc.Encode(doc)
 }
 
+// schema returns the name of the documents that a command prints.
+func schema(cmd *cobra.Command) string { return "meshgen." + cmd.Name() + "/v1" }
+
 // orEmpty has a list print as [] where it is nil.
 func orEmpty[T any, S ~[]T](list S) []T {
 	if list == nil {

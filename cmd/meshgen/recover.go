@@ -28,10 +28,11 @@ func newRecover(o *options) *cobra.Command {
 		Long: "recover does what each switch does first, and nothing else: a switch that was cut\n" +
 			"short is finished where its set was in force already, and undone where it was not.\n" +
 			"Without one there is nothing to do.\n\n" +
-			"meshgen-recover.service runs it with --boot after a power cut, before any unit of\n" +
-			"meshgen's starts. There it puts the config files right and retires what is gone,\n" +
-			"starts nothing, and leaves what is due to the boot. Where it fails, the units that\n" +
-			"would read a config file of the other set are not started.\n\n" +
+			"At the boot after a power cut meshgen-recover.service runs it with --boot, before any\n" +
+			"unit of meshgen's starts: there it puts the config files right, retires what is gone,\n" +
+			"and starts nothing. Where that fails, the units that would read a config file of the\n" +
+			"other set are not started. Once all are up, meshgen-confirm.service runs it without,\n" +
+			"to finish what is left.\n\n" +
 			"Exit 0: done, or nothing to do. 1: failed; the next switch tries again. 4: in force,\n" +
 			"and something failed. 5: failed and rolled back. 6: a switch is running.",
 		Args: noArgs,
@@ -120,6 +121,8 @@ func (o *options) recoverEnded(cmd *cobra.Command, out apply.Outcome, was bool, 
 		return exitError{code, explain(out, err)}
 	case !was:
 		return o.say(cmd, "no switch is unfinished: nothing to do")
+	case out.Result == "":
+		return o.say(cmd, fmt.Sprintf("generation %d boots: its files are in place, and its units are confirmed once they are up", out.To))
 	case out.Result == state.Undone:
 		return o.say(cmd, "undone: "+inForce(out.To))
 	}

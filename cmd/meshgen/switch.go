@@ -17,6 +17,7 @@ import (
 type switched struct {
 	Schema      string             `json:"schema"`
 	Generation  fromTo             `json:"generation"`
+	Of          int                `json:"of,omitempty"` // the generation that was brought back
 	Result      state.Result       `json:"result"`
 	Transitions []state.Transition `json:"transitions"`
 	Steps       []apply.Step       `json:"steps"`
@@ -25,8 +26,19 @@ type switched struct {
 	Error       string             `json:"error,omitempty"`
 }
 
+// aim is a set that is to be in force.
+type aim struct {
+	apply.Input
+	of int // the generation that it is of; 0 where it is the manifest's
+}
+
+// load finds out what is to be in force, once the node is locked and nothing is
+// left of a switch that was cut short.
+type load func(node *apply.Node, inForce state.Generation) (aim, error)
+
 func newSwitch(o *options) *cobra.Command {
-	rollback, keep, allowEmpty := "auto", keepGenerations, false
+	allowEmpty := false
+	var far reach
 	cmd := &cobra.Command{
 		Use:   "switch",
 		Short: "Bring the manifest into force",
@@ -37,25 +49,47 @@ func newSwitch(o *options) *cobra.Command {
 			"failed. 5: failed and rolled back. 6: another switch is running.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if rollback != "auto" && rollback != "never" {
-				return usage(cmd, fmt.Errorf("--rollback %q: want auto or never", rollback))
+			options, err := far.options(cmd)
+			if err != nil {
+				return err
 			}
-			if keep < 1 {
-				return usage(cmd, fmt.Errorf("--keep %d: want 1 or more", keep))
-			}
-			return o.doSwitch(cmd, apply.Options{Rollback: rollback == "auto", Keep: keep}, allowEmpty)
+			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (aim, error) {
+				in, err := o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+				return aim{Input: in}, err
+			})
 		},
 	}
-	cmd.Flags().StringVar(&rollback, "rollback", rollback, "`WHEN` the old set is brought back: auto, where a unit fails, or never")
-	cmd.Flags().IntVar(&keep, "keep", keep, "`N` old generations stay on the disk")
+	far.flags(cmd)
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing, and remove everything")
 	return cmd
+}
+
+// reach is how far a switch goes, as its flags say.
+type reach struct {
+	rollback string
+	keep     int
+}
+
+func (r *reach) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.rollback, "rollback", "auto", "`WHEN` the old set is brought back: auto, where a unit fails, or never")
+	cmd.Flags().IntVar(&r.keep, "keep", keepGenerations, "`N` old generations stay on the disk")
+}
+
+func (r *reach) options(cmd *cobra.Command) (apply.Options, error) {
+	if r.rollback != "auto" && r.rollback != "never" {
+		return apply.Options{}, usage(cmd, fmt.Errorf("--rollback %q: want auto or never", r.rollback))
+	}
+	if r.keep < 1 {
+		return apply.Options{}, usage(cmd, fmt.Errorf("--keep %d: want 1 or more", r.keep))
+	}
+	return apply.Options{Rollback: r.rollback == "auto", Keep: r.keep}, nil
 }
 
 // keepGenerations is how many old generations stay where nobody says otherwise.
 const keepGenerations = 10
 
-func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty bool) (err error) {
+// doSwitch brings a set into force, whichever it is.
+func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load) (err error) {
 	l, err := o.layout()
 	if err != nil {
 		return err
@@ -75,16 +109,16 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	if err != nil {
 		return err
 	}
-	in, err := o.input(l, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	a, err := load(node, inForce)
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, err)
+		return o.switchRejected(cmd, inForce.Number, a, err)
 	}
-	p, err := node.Prepare(cmd.Context(), in)
+	p, err := node.Prepare(cmd.Context(), a.Input)
 	if err == nil && len(p.Rejected) > 0 {
 		err = p.Rejected
 	}
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, err)
+		return o.switchRejected(cmd, inForce.Number, a, err)
 	}
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
@@ -92,7 +126,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, allowEmpty
 	out, err := node.Switch(cmd.Context(), p, options, show.event)
 	told()
 	show.end()
-	return o.switchEnded(cmd, p, out, unfinished, err)
+	return o.switchEnded(cmd, a, p, out, unfinished, err)
 }
 
 // recover finishes or undoes what a switch that was cut short has left, and
@@ -115,15 +149,18 @@ func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Op
 }
 
 // switchRejected ends a switch that came to a halt before anything was touched.
-func (o *options) switchRejected(cmd *cobra.Command, inForce int, err error) error {
+func (o *options) switchRejected(cmd *cobra.Command, inForce int, a aim, err error) error {
 	if cmd.Context().Err() != nil {
 		err = errors.New("interrupted; nothing was touched")
+	}
+	if !o.json && a.of > 0 && len(faultsOf(err)) > 0 {
+		return fmt.Errorf("%w\nhint: the places are those of the manifest that generation %d was made from", err, a.of)
 	}
 	if !o.json {
 		return err
 	}
 	doc := switched{
-		Schema: "meshgen.switch/v1", Generation: fromTo{inForce, inForce}, Transitions: []state.Transition{}, Steps: []apply.Step{},
+		Schema: schema(cmd), Generation: fromTo{inForce, inForce}, Of: a.of, Transitions: []state.Transition{}, Steps: []apply.Step{},
 		Rejected: orEmpty(faultsOf(err)), Failed: []string{},
 	}
 	if len(doc.Rejected) == 0 {
@@ -132,11 +169,11 @@ func (o *options) switchRejected(cmd *cobra.Command, inForce int, err error) err
 	return joinCode(writeJSON(cmd.OutOrStdout(), doc), codeOf(err))
 }
 
-func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
+func (o *options) switchEnded(cmd *cobra.Command, a aim, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
 	code := exitOf(out, err)
 	if o.json {
 		doc := switched{
-			Schema: "meshgen.switch/v1", Generation: fromTo{out.From, out.To}, Result: out.Result,
+			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: a.of, Result: out.Result,
 			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
@@ -145,7 +182,7 @@ func (o *options) switchEnded(cmd *cobra.Command, p apply.Prepared, out apply.Ou
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
-		return o.say(cmd, outcome(p, out, unfinished))
+		return o.say(cmd, outcome(a, p, out, unfinished))
 	}
 	return exitError{code, explain(out, err)}
 }
@@ -165,11 +202,17 @@ func exitOf(out apply.Outcome, err error) int {
 	return 0
 }
 
-func outcome(p apply.Prepared, out apply.Outcome, unfinished string) string {
-	if p.Plan.Empty() && unfinished == "" {
-		return fmt.Sprintf("generation %d is in force: nothing to do", out.To)
+func outcome(a aim, p apply.Prepared, out apply.Outcome, unfinished string) string {
+	text := fmt.Sprintf("generation %d is in force", out.To)
+	switch {
+	case p.Plan.Empty() && unfinished == "" && (a.of == 0 || a.of == out.To):
+		return text + ": nothing to do"
+	case p.Plan.Empty() && unfinished == "":
+		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, a.of)
+	case a.of > 0:
+		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, a.of)
 	}
-	return fmt.Sprintf("generation %d is in force", out.To)
+	return text
 }
 
 // explain says what failed, where the machine stands, and what comes next.

@@ -32,6 +32,7 @@ type move struct {
 	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
+	early   []string  // units that somebody started before the new set was in force
 	ran     []string  // units that were given a job to come up
 	failed  []string  // units that did not come up
 	faults  map[string]error
@@ -140,25 +141,30 @@ func (m *move) stopUnits(ctx context.Context) error {
 	return m.mustBeDown(ctx, m.plan.Stop, failed)
 }
 
-// mustBeDown sees that units are down after jobs that stopped them. What a stop
-// that failed left of a container is removed: systemd takes a unit for down whose
-// processes it has killed, and a container may outlive them.
+// mustBeDown sees that units are down after jobs that stopped them. What is left of
+// the container of one that failed is removed: systemd takes a unit for down whose
+// processes it has killed, and the container may outlive them.
 func (m *move) mustBeDown(ctx context.Context, names []string, failed []host.Job) error {
-	up, err := m.stillUp(ctx, names)
+	if m.node.Systemd == nil || len(names) == 0 {
+		return nil
+	}
+	found, err := m.node.Systemd.Units(ctx, names)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range up {
-		errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
-	}
 	for _, j := range failed {
-		if slices.Contains(up, j.Unit) {
+		if found[j.Unit].Up() {
 			errs = append(errs, j.Err)
-			continue
 		}
-		m.node.forget()
-		if record, ours := m.records[units.Of(units.TargetUnit, j.Unit)]; ours {
+	}
+	for _, name := range names {
+		record, ours := m.records[units.Of(units.TargetUnit, name)]
+		switch {
+		case found[name].Up():
+			errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
+		case found[name].Active == "failed" && ours:
+			m.node.forget()
 			errs = append(errs, m.removeMadeBy(ctx, record))
 		}
 	}
@@ -229,6 +235,10 @@ func (m *move) handOver(ctx context.Context) error {
 		names = append(names, h.New)
 		olds = append(olds, h.Old)
 	}
+	var err error
+	if m.early, err = m.startedEarly(ctx); err != nil {
+		return err
+	}
 	// A restart is a start where the unit is down. Where somebody has started it
 	// since systemd knows it, it has read the files of the old set.
 	for _, j := range m.jobsOf(ctx, HandOver, host.Restart, names) {
@@ -275,6 +285,9 @@ func (m *move) startUnits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	early = slices.DeleteFunc(early, func(name string) bool { // those came with what was handed over
+		return slices.Contains(m.plan.Bridge, name) && !slices.Contains(m.early, name)
+	})
 	for _, step := range []struct {
 		verb  host.Verb
 		names []string
@@ -328,7 +341,7 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	if m.node.Systemd == nil {
 		return nil, nil
 	}
-	were := slices.Clone(m.plan.Dependents)
+	were := slices.Concat(m.plan.Dependents, m.ran)
 	for _, u := range m.to.Units {
 		if u.Resource.Kind == units.KindUnit && (!u.Wanted || m.seen.units[u.Name].Active == "activating") {
 			continue // a timer's or a socket's, which comes and goes; or a job that has come to its end
@@ -340,8 +353,14 @@ func (m *move) interrupted(ctx context.Context) ([]string, error) {
 	touched := slices.Concat(m.plan.Touched(), m.plan.Stop)
 	now, err := m.node.Systemd.Units(ctx, were)
 	return slices.DeleteFunc(were, func(name string) bool {
-		depends := slices.Contains(m.plan.Dependents, name)
-		return slices.Contains(touched, name) || now[name].Active == "active" || (!depends && now[name].Active != "inactive")
+		state := now[name].Active
+		switch {
+		case slices.Contains(m.ran, name): // systemd is bringing it up again with what it needs
+			return m.faults[name] != nil || (state != "activating" && state != "deactivating")
+		case slices.Contains(touched, name) || state == "active":
+			return true
+		}
+		return !slices.Contains(m.plan.Dependents, name) && state != "inactive"
 	}), err
 }
 
@@ -376,7 +395,7 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	var started []state.Event
 	for _, u := range m.to.Units {
-		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit {
+		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit || found[u.Name].Load == "masked" {
 			continue
 		}
 		err := m.verdict(u.Name, found[u.Name], details[u.Name])

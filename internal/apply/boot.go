@@ -27,14 +27,16 @@ func AtBoot(ctx context.Context, _ state.Layout) (Machine, error) {
 	return Machine{Systemd: systemd, Podman: podman, Booting: true}, nil
 }
 
-// recoverAtBoot ends the switch that the boot found unfinished. What systemd was
-// given is the generation in force, so that is the aim, on whichever side of the
-// flip the switch was cut short; its files are put right, and what is no longer
-// declared is retired. Nothing is started, and no job is waited for: systemd
-// holds the jobs of the boot back until this has ended. The units that were due
-// stay so, for whatever starts them now starts them by the right definition.
+// recoverAtBoot takes the switch that the boot found unfinished as far as it goes
+// before a unit starts. What systemd was given is the generation in force, so
+// that is the aim, on whichever side of the flip the switch was cut short; its
+// files are put right, and what is no longer declared is retired. Nothing is
+// started, and no job is waited for: systemd holds the jobs of the boot back
+// until this has ended.
 //
-// Where it fails the switch stays unfinished, and what is in force stays so.
+// Where units are due the switch stays unfinished, with a word that whatever
+// starts them now starts them by the right definition: once they have been
+// started, [Node.Recover] confirms them or brings the old set back.
 func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.Generation, progress Progress) (Outcome, error) {
 	if err := n.mustBeDown(ctx, current); err != nil {
 		return Outcome{}, err
@@ -57,13 +59,24 @@ func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.
 	}
 	sweepOwn(n.Layout)
 	events, left := m.retire(ctx)
-	if left != nil && out.Result == state.Done {
+	due, told := m.dueAtBoot()
+	events = append(events, told...)
+	switch {
+	case due:
+		out.Result = ""
+	case left != nil && out.Result == state.Done:
 		out.Result = state.Failed
 	}
-	events = append(events, n.dueAtBoot(current)...)
-	events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: out.Result})
-	if err := n.Ledger.Append(events...); err != nil {
-		return out, errors.Join(left, err)
+	if !due {
+		events = append(events, state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: out.Result})
+	}
+	if len(events) > 0 {
+		if err := n.Ledger.Append(events...); err != nil {
+			return out, errors.Join(left, err)
+		}
+	}
+	if due {
+		return out, left
 	}
 	return out, errors.Join(left, state.ClearPending(n.Layout))
 }
@@ -92,17 +105,26 @@ func (n *Node) mustBeDown(ctx context.Context, current state.Generation) error {
 	return nil
 }
 
-// dueAtBoot says of the units that are due in a generation that they were down
-// at a boot.
-func (n *Node) dueAtBoot(g state.Generation) []state.Event {
-	var events []state.Event
-	for _, u := range g.Units {
+// dueAtBoot reports whether units are due in the set that boots, and has the
+// events that say that they were down before. One that was down before a switch that
+// is undone is not due any more.
+func (m *move) dueAtBoot() (due bool, events []state.Event) {
+	for _, u := range m.to.Units {
 		t := units.Of(units.TargetUnit, u.Name)
-		if r, ok := n.Ledger.Record(t); ok && r.State == state.Live && r.Due {
-			events = append(events, state.Event{Kind: state.EventDue, Target: t, Why: state.Boot})
+		r, ok := m.node.Ledger.Record(t)
+		if !ok || r.State != state.Live || !r.Due {
+			continue
+		}
+		why := state.Boot
+		if m.undoing && r.DueWhy == state.Idle {
+			why = state.Withdrawn
+		}
+		due = due || why == state.Boot
+		if r.DueWhy != why { // else it was told by the boot before
+			events = append(events, state.Event{Kind: state.EventDue, Generation: m.to.Number, Target: t, Why: why})
 		}
 	}
-	return events
+	return due, events
 }
 
 // HoldBack is for a boot whose recovery failed. It has systemd not start the

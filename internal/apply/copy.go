@@ -12,6 +12,7 @@ import (
 	"meshgen/generator"
 	"meshgen/internal/durable"
 	"meshgen/internal/host"
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -19,70 +20,85 @@ import (
 // uses the old ones is down. When it returns without an error, the copies are on
 // the disk, and the same as what they are of.
 func (m *move) copyVolumes(ctx context.Context) error {
+	marks := map[units.Target]string{}
 	for _, c := range m.plan.Copy {
 		m.progress(Event{Step: c.step()})
 		begin := time.Now()
-		err := m.copyVolume(ctx, c)
+		mark, err := m.copyVolume(ctx, c)
 		m.progress(Event{Step: c.step(), Ended: true, Took: time.Since(begin), Err: err})
 		if err != nil {
-			// At once: a full disk would have no room for the record of what
-			// comes next.
-			errs := []error{fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err)}
-			for _, made := range m.plan.Copy {
-				errs = append(errs, m.dropCopy(ctx, made))
-			}
-			return errors.Join(errs...)
+			return m.dropped(ctx, c, err)
+		}
+		marks[c.From] = mark
+	}
+	for _, c := range m.plan.Copy { // at the end: the first was copied a while ago
+		if err := m.untouched(ctx, c, marks[c.From]); err != nil {
+			return m.dropped(ctx, c, err)
 		}
 	}
 	return nil
 }
 
-func (m *move) copyVolume(ctx context.Context, c Copy) error {
+// dropped removes the copies, since one of them cannot be. This is done at once: a
+// full disk would have no room for the record of what comes next.
+func (m *move) dropped(ctx context.Context, c Copy, err error) error {
+	return errors.Join(fmt.Errorf("%s: copy of %s: %w", c.To, c.From, err), m.node.dropCopies(ctx))
+}
+
+// copyVolume makes one copy and returns the mark of what it is a copy of.
+func (m *move) copyVolume(ctx context.Context, c Copy) (mark string, err error) {
 	m.node.forget()
-	if err := m.idle(ctx, c.From); err != nil {
-		return err
+	if err := m.node.unused(ctx, c.From); err != nil {
+		return "", err
 	}
 	from, reason, err := m.node.copyable(ctx, c.From)
 	if err != nil || reason != "" {
-		return cmpError(err, reason)
+		return "", orBecause(err, reason)
 	}
-	before, err := host.Measure(ctx, from.Mountpoint)
+	tree, err := host.Measure(ctx, from.Mountpoint)
 	if err != nil {
-		return err
+		return "", err
 	}
 	to, err := m.makeVolume(ctx, c)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := room(to.Mountpoint, before); err != nil {
-		return err
+	if err := room(to.Mountpoint, tree); err != nil {
+		return "", err
 	}
 	if err := host.CopyTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return err
+		return "", err
 	}
 	if err := host.SameTree(ctx, from.Mountpoint, to.Mountpoint); err != nil {
-		return fmt.Errorf("compared with what it was made of: %w", err)
+		return "", fmt.Errorf("compared with what it was made of: %w", err)
 	}
-	after, err := host.Measure(ctx, from.Mountpoint)
-	if err != nil {
-		return err
-	}
-	if after.Mark != before.Mark {
-		return errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
-	}
-	return errors.Join(durable.Sync(to.Mountpoint), m.idle(ctx, c.From), m.idle(ctx, c.To))
+	return tree.Mark, durable.Sync(to.Mountpoint)
 }
 
-func cmpError(err error, reason string) error {
+func orBecause(err error, reason string) error {
 	if err != nil {
 		return err
 	}
 	return errors.New(reason)
 }
 
-// idle sees that no container runs with a volume.
-func (m *move) idle(ctx context.Context, t units.Target) error {
-	users, err := m.node.Podman.VolumeUsers(ctx, t.Name())
+// untouched sees that nobody wrote to the old volume since its mark was taken, and
+// that nobody is about to.
+func (m *move) untouched(ctx context.Context, c Copy, mark string) error {
+	from, _, err := m.node.object(ctx, c.From)
+	if err != nil {
+		return err
+	}
+	tree, err := host.Measure(ctx, from.Mountpoint)
+	if err == nil && tree.Mark != mark {
+		err = errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
+	}
+	return errors.Join(err, m.node.unused(ctx, c.From), m.node.unused(ctx, c.To))
+}
+
+// unused sees that no container runs with a volume.
+func (n *Node) unused(ctx context.Context, t units.Target) error {
+	users, err := n.Podman.VolumeUsers(ctx, t.Name())
 	if err != nil {
 		return err
 	}
@@ -97,11 +113,11 @@ func (m *move) idle(ctx context.Context, t units.Target) error {
 // makeVolume makes a volume as its own unit would, which finds it when it starts.
 // What an earlier try left of it goes first.
 func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
-	if err := m.dropCopy(ctx, c); err != nil {
+	if err := m.node.dropCopy(ctx, c.To); err != nil {
 		return host.Object{}, err
 	}
 	if _, there, err := m.node.object(ctx, c.To); err != nil || there {
-		return host.Object{}, cmpError(err, "it exists by now, and is not of meshgen")
+		return host.Object{}, orBecause(err, "it exists by now, and is not of meshgen")
 	}
 	if err := m.runOnce(ctx, c); err != nil {
 		return host.Object{}, err
@@ -109,7 +125,7 @@ func (m *move) makeVolume(ctx context.Context, c Copy) (host.Object, error) {
 	m.node.forget()
 	o, reason, err := m.node.copyable(ctx, c.To)
 	if err != nil || reason != "" {
-		return o, cmpError(err, reason)
+		return o, orBecause(err, reason)
 	}
 	entries, err := os.ReadDir(o.Mountpoint)
 	if err == nil && len(entries) > 0 {
@@ -166,18 +182,41 @@ func service(definition string) string {
 	return b.String()
 }
 
-// dropCopy removes what is there of a partial copy.
-func (m *move) dropCopy(ctx context.Context, c Copy) error {
-	record, ok := m.node.Ledger.Record(c.To)
-	if !ok || !partial(record) {
+// dropCopies removes what is there of partial copies.
+func (n *Node) dropCopies(ctx context.Context) error {
+	var errs []error
+	for _, r := range n.records() {
+		if partial(r) {
+			errs = append(errs, n.dropCopy(ctx, r.Target))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) dropCopy(ctx context.Context, t units.Target) error {
+	record, ok := n.Ledger.Record(t)
+	if n.Systemd == nil || !ok || record.State != state.Live || !partial(record) {
 		return nil
 	}
-	m.node.forget()
-	o, there, err := m.node.object(ctx, c.To)
+	n.forget()
+	o, there, err := n.object(ctx, t)
 	if err != nil || !there || !marked(o, record) {
 		return err
 	}
-	err = m.node.Podman.RemoveVolume(ctx, o.Name)
-	m.node.forget()
+	err = n.Podman.RemoveVolume(ctx, o.Name)
+	if err != nil && n.unused(ctx, t) == nil {
+		// On a full disk podman cannot even note that it goes: its data first.
+		err = errors.Join(clearDir(o.Mountpoint), n.Podman.RemoveVolume(ctx, o.Name))
+	}
+	n.forget()
 	return err
+}
+
+func clearDir(path string) error {
+	entries, err := os.ReadDir(path)
+	errs := []error{err}
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(path, e.Name())))
+	}
+	return errors.Join(errs...)
 }

@@ -110,7 +110,7 @@ func (m *move) backUp(t units.Target) error {
 	if err != nil || content == nil {
 		return err
 	}
-	name := time.Now().UTC().Format("20060102T150405Z") + strings.ReplaceAll(t.Name(), "/", "!")
+	name := time.Now().UTC().Format(backupTime) + strings.ReplaceAll(t.Name(), "/", "!")
 	if len(name) > 200 { // a file name has 255 bytes at most
 		name = name[:100] + "…" + state.TextDigest(t.Name())
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"sync"
 	"syscall"
@@ -287,12 +288,13 @@ func (n *Node) object(ctx context.Context, t units.Target) (host.Object, bool, e
 // listing holds podman's lists of one look, each made when first asked for.
 type listing struct {
 	podman Podman
+	layout state.Layout
 	lists  map[string]func() (map[string]host.Object, error)
 	mu     sync.Mutex
 }
 
-func newListing(p Podman) *listing {
-	return &listing{podman: p, lists: map[string]func() (map[string]host.Object, error){}}
+func newListing(p Podman, l state.Layout) *listing {
+	return &listing{podman: p, layout: l, lists: map[string]func() (map[string]host.Object, error){}}
 }
 
 // Foresee has podman list its containers while other work goes on. A call of
@@ -306,7 +308,7 @@ func (n *Node) Foresee(ctx context.Context) {
 // forget drops the lists: what was listed may have changed.
 func (n *Node) forget() {
 	if n.Podman != nil {
-		n.objects = newListing(n.Podman)
+		n.objects = newListing(n.Podman, n.Layout)
 	}
 }
 
@@ -326,7 +328,9 @@ func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object
 	var err error
 	switch kind {
 	case units.TargetContainer:
-		found, err = l.podman.Containers(ctx)
+		if found, err = l.podman.Containers(ctx); err == nil {
+			err = l.unmark(ctx, found)
+		}
 	case units.TargetVolume:
 		found, err = l.podman.Volumes(ctx)
 	case units.TargetNetwork:
@@ -340,4 +344,28 @@ func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object
 		byName[o.Name] = o
 	}
 	return byName, nil
+}
+
+// unmark takes our mark off the containers that have it from their image alone: one
+// that was made of a container of ours, by podman commit, has its labels, and what
+// is run from it by hand is not ours. Those whose unit has just them up are.
+func (l *listing) unmark(ctx context.Context, containers []host.Object) error {
+	var labels map[string]map[string]string
+	for i, o := range containers {
+		mark := o.Labels[units.MarkLabel]
+		if mark == "" || containerOf(l.layout, o.Unit) == o.ID {
+			continue
+		}
+		if labels == nil {
+			var err error
+			if labels, err = l.podman.ImageLabels(ctx); err != nil {
+				return err
+			}
+		}
+		if labels[o.ImageID][units.MarkLabel] == mark {
+			containers[i].Labels = maps.Clone(o.Labels)
+			delete(containers[i].Labels, units.MarkLabel)
+		}
+	}
+	return nil
 }

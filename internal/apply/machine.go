@@ -30,6 +30,7 @@ type Machine struct {
 // methods say what each does.
 type Systemd interface {
 	Units(ctx context.Context, names []string) (map[string]host.Unit, error)
+	Loaded(ctx context.Context) ([]host.Unit, error)
 	Details(ctx context.Context, names []string) (map[string]host.Details, error)
 	Dependents(ctx context.Context, names []string) ([]string, error)
 	Reload(ctx context.Context) error
@@ -46,7 +47,9 @@ type Podman interface {
 	Containers(ctx context.Context) ([]host.Object, error)
 	Volumes(ctx context.Context) ([]host.Object, error)
 	Networks(ctx context.Context) ([]host.Object, error)
+	Pods(ctx context.Context) ([]host.Object, error)
 	Images(ctx context.Context) (map[string]bool, error)
+	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	RemoveContainer(ctx context.Context, id string) error

@@ -250,22 +250,27 @@ func (p *planner) haltUsers(volume units.Resource, t state.Transition) {
 			continue
 		}
 		p.halt(units.Unit(r), r.Address, "it uses "+string(t.From)+", which is copied")
-		for _, trigger := range p.generation.Resources {
-			if triggers(trigger, r) {
-				p.halt(units.Unit(trigger), trigger.Address, "it starts "+units.Unit(r))
-			}
+		p.haltStarters(r)
+	}
+}
+
+// haltStarters stops the timers, sockets and the like that would start a unit.
+func (p *planner) haltStarters(r units.Resource) {
+	for _, starter := range p.generation.Resources {
+		if triggers(starter, r) {
+			p.halt(units.Unit(starter), starter.Address, "it starts "+units.Unit(r))
 		}
 	}
 }
 
 // triggers reports whether a resource is a timer, a socket or the like that starts
 // another.
-func triggers(trigger, r units.Resource) bool {
-	name, service := units.Unit(trigger), units.Unit(r)
+func triggers(starter, r units.Resource) bool {
+	name, service := units.Unit(starter), units.Unit(r)
 	if name == "" || turnToStop(name) != 0 {
 		return false
 	}
-	return slices.Contains(trigger.Uses, r.Address) || strings.TrimSuffix(name, filepath.Ext(name)) == strings.TrimSuffix(service, ".service")
+	return slices.Contains(starter.Uses, r.Address) || strings.TrimSuffix(name, filepath.Ext(name)) == strings.TrimSuffix(service, ".service")
 }
 
 // undoesCopy reports whether a volume that goes is a copy, in a switch that was

@@ -29,6 +29,7 @@ type Node struct {
 	Machine
 
 	machineID string
+	lost      error // why the ledger cannot be used; nil where it can
 	lock      *state.Lock
 	objects   *listing
 	inForce   state.Generation // as last read
@@ -61,6 +62,8 @@ func (n *Node) open(ctx context.Context, connect Connect) (err error) {
 	n.Ledger, err = state.OpenLedger(n.Layout, n.machineID)
 	if errors.Is(err, state.ErrNoLedger) {
 		err = unledgered(n.Layout)
+	} else if err == nil && blank(n.Ledger) {
+		err = unforced(n.Layout, "holds nothing")
 	}
 	if err != nil {
 		return err
@@ -73,16 +76,33 @@ func (n *Node) open(ctx context.Context, connect Connect) (err error) {
 // unledgered says whether a node may begin without a ledger: only one that was
 // never given anything.
 func unledgered(l state.Layout) error {
-	numbers, err := state.Numbers(l)
-	if err != nil {
+	if err := unforced(l, "missing"); err != nil {
 		return err
 	}
-	if len(numbers) > 0 {
-		return fmt.Errorf("%s: missing, and %s holds generations\n"+
-			"hint: the ledger knows what meshgen wrote here; bring it back from a backup before anything else", l.Ledger(), l.Generations())
+	numbers, err := state.Numbers(l)
+	if err == nil && len(numbers) > 0 {
+		err = fmt.Errorf("%s: missing, and %s holds generations\nhint: %s", l.Ledger(), l.Generations(), lostHint)
 	}
-	return nil
+	return err
 }
+
+// unforced refuses a node whose ledger knows of nothing while a generation is in
+// force. One that no switch got to the end of may lie there.
+func unforced(l state.Layout, ledger string) error {
+	number, inForce, err := state.Current(l)
+	if err == nil && inForce {
+		err = fmt.Errorf("%s: %s, and generation %d is in force\nhint: %s", l.Ledger(), ledger, number, lostHint)
+	}
+	return err
+}
+
+// blank reports whether a ledger has nothing in it, or is not there.
+func blank(l *state.Ledger) bool {
+	return l == nil || (len(l.Switches()) == 0 && len(l.Records()) == 0)
+}
+
+// lostHint is what to do where a ledger is missing.
+const lostHint = "the ledger knows what meshgen wrote here: bring it back from a backup; without one, `meshgen rebuild` makes one from the marks on this machine"
 
 // readMachineID returns the id of the machine, machine-id(5); "" below --root
 // where the image has none yet.

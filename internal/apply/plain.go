@@ -2,6 +2,7 @@ package apply
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"meshgen/internal/host"
@@ -44,34 +45,60 @@ func (p *planner) isOneshot(u state.Unit) bool {
 	return p.resource[u.Resource].Value("Service", "Type") == "oneshot"
 }
 
-// sockets has the service of each socket that is to be started go down before,
-// and come back after: systemd refuses to start a socket while its service runs.
+// sockets has the service of each socket that is to be started go down before, and
+// come back after. systemd refuses to start a socket while its service runs, and
+// one of another name cannot listen where the former service still does: that has
+// the former socket open until it ends.
 func (p *planner) sockets() {
 	for _, u := range p.desired.Units {
 		if path.Ext(u.Name) != ".socket" {
 			continue
 		}
-		old := p.handover[u.Name]
-		service := serviceOf(p.resource[u.Resource])
-		if !p.start[u.Name] && !p.restart[u.Name] && old == "" || !p.seen.units[service].Up() {
+		former := p.handover[u.Name]
+		if !p.start[u.Name] && !p.restart[u.Name] && former == "" {
 			continue
 		}
-		if _, ours := p.unit[service]; !ours {
-			continue // systemd says what is in the way
+		service := serviceOf(p.resource[u.Resource])
+		users := p.usersOf(u, service)
+		if len(users) == 0 {
+			continue
 		}
 		switch {
-		case old != "":
+		case former != "":
 			delete(p.handover, u.Name)
-			p.stop[old] = true
+			p.stop[former] = true
 		case p.restart[u.Name]:
 			delete(p.restart, u.Name)
 			p.stop[u.Name] = true
 		}
 		p.start[u.Name] = true
-		delete(p.restart, service)
-		p.stop[service], p.start[service] = true, true
-		p.because("stop", service, "its socket "+u.Name+" has to be started before it")
+		for _, name := range users {
+			delete(p.restart, name)
+			p.stop[name] = true
+			p.because("stop", name, "its socket "+u.Name+" has to be started before it")
+			if _, kept := p.unit[name]; kept {
+				p.start[name] = true
+			}
+		}
+		if p.handover[service] != "" {
+			delete(p.handover, service)
+			p.start[service] = true
+		}
 	}
+}
+
+// usersOf returns the services of ours that are up and have the socket, or the one
+// whose place it takes.
+func (p *planner) usersOf(u state.Unit, service string) []string {
+	names := []string{service, p.handover[service]}
+	if was, ok := p.old[u.Resource]; ok {
+		names = append(names, serviceOf(was))
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		_, ours := p.record[units.Of(units.TargetUnit, name)]
+		return !ours || !p.seen.units[name].Up() // of another's, systemd says what is in the way
+	})
 }
 
 // serviceOf returns the service that a socket starts.
@@ -82,7 +109,7 @@ func serviceOf(socket units.Resource) string {
 	return strings.TrimSuffix(socket.Name, ".socket") + ".service"
 }
 
-// trigger puts what starts other units before them: a service that goes down must
+// turnToStop puts what starts other units before them: a service that goes down must
 // not come back.
 func turnToStop(unit string) int {
 	switch path.Ext(unit) {

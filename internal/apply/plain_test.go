@@ -97,9 +97,22 @@ func TestPlanOfPlainUnits(t *testing.T) {
 			want: "stop a.socket x.service\nstart b.socket x.service\nretire unit:a.socket",
 		},
 		{
-			name: "a socket and its service that are renamed together are handed over together",
+			name: "a socket and its service that are renamed together go down first: the service has the socket open",
 			old:  set(plain("a.socket"), plain("a.service")), new: set(plain("a.socket b.socket"), plain("a.service b.service")),
-			want: "hand over a.service to b.service\nhand over a.socket to b.socket\nretire unit:a.service unit:a.socket",
+			want: "stop a.socket a.service\nstart b.socket b.service\nretire unit:a.service unit:a.socket",
+		},
+		{
+			name: "where the service is down the socket is handed over",
+			old:  set(plain("a.socket"), plain("a.service")), new: set(plain("a.socket b.socket"), plain("a.service b.service")),
+			but:  func(b *before) { b.down("a.service") },
+			want: "hand over a.socket to b.socket\nretire unit:a.service unit:a.socket",
+		},
+		{
+			name: "a socket that gets another service has the former one go down too",
+			old:  set(plain("a.socket", "Service=x.service"), plain("x.service"), plain("y.service")),
+			new:  set(plain("a.socket", "Service=y.service"), plain("x.service"), plain("y.service")),
+			but:  func(b *before) { b.down("y.service") },
+			want: "stop a.socket x.service\nstart a.socket x.service",
 		},
 	}
 	for _, test := range tests {

@@ -43,6 +43,9 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	if err := n.unclaimed(ctx); err != nil {
+		return Prepared{}, err
+	}
 	p := Prepared{From: current.Number, To: current.Number, compiled: compiled}
 	p.before, err = n.lookBefore(ctx, current, compiled.Generation, damaged)
 	if err != nil {

@@ -191,6 +191,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	idle := slices.DeleteFunc(was.idle, func(name string) bool {
 		return !slices.ContainsFunc(to.Units, func(u state.Unit) bool { return u.Name == name })
 	})
+	_ = n.dropCopies(ctx) // first, as they may have filled the disk; what is left is retired
 	m, err := n.again(ctx, from, to, idle, progress)
 	if err != nil {
 		out.Result = ""

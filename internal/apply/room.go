@@ -83,8 +83,9 @@ func (p *planner) free(network units.Resource, object units.Target) {
 func (p *planner) haltNetwork(network units.Resource, reason string) {
 	p.halt(units.Unit(network), network.Address, reason)
 	for _, r := range p.generation.Resources {
-		if slices.Contains(r.Uses, network.Address) && r.Address.Kind == units.KindContainer {
+		if slices.Contains(r.Uses, network.Address) && units.Unit(r) != "" {
 			p.halt(units.Unit(r), r.Address, "it uses "+string(units.Object(network)))
+			p.haltStarters(r)
 		}
 	}
 }

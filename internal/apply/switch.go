@@ -52,7 +52,7 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 	if err != nil {
 		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
 	}
-	if err := n.intend(p, to); err != nil {
+	if err := n.intend(ctx, p, to); err != nil {
 		return out, fmt.Errorf("%w\nhint: nothing was acted on; the next switch undoes what was recorded", err)
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
@@ -109,15 +109,19 @@ func (n *Node) ensureLedger() (err error) {
 }
 
 // intend records what the switch is about to do.
-func (n *Node) intend(p Prepared, to state.Generation) error {
+func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) error {
 	events := []state.Event{{
 		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
 	}}
+	found, err := n.survey(ctx)
+	if err != nil {
+		return err
+	}
 	more, err := n.emissions(p.Plan, to)
 	if err != nil {
 		return err
 	}
-	if err := n.Ledger.Append(append(events, more...)...); err != nil {
+	if err := n.Ledger.Append(slices.Concat(events, found, more)...); err != nil {
 		return err
 	}
 	return state.SetPending(n.Layout, to.Number)
@@ -155,7 +159,7 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 				return nil, err
 			}
 			e.Digest, e.Definition = digest[t.Name()], string(text)
-			if record, ours := n.Ledger.Record(t); ours && e.Definition == "" {
+			if record, ours := n.ledgerRecord(t); ours && e.Definition == "" {
 				e.Definition = record.Definition // made below --root: what runs is stopped by that
 			}
 		case units.TargetFile:
@@ -257,5 +261,5 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
-	return out, errors.Join(err, state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))
+	return out, errors.Join(err, n.compact(), state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))
 }

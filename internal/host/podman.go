@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // Podman is the podman command of the machine.
@@ -23,14 +24,16 @@ func FindPodman() (Podman, error) {
 	return Podman{Path: path}, nil
 }
 
-// Object is a container, a volume or a network.
+// Object is a container, a pod, a volume or a network.
 type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// Image, Running, Unit and Networks are a container's alone. Unit is the systemd unit
-	// that runs it, as podman was told.
+	// Image, ImageID, Running, Unit and Networks are a container's alone. Unit is the
+	// systemd unit that runs it, as podman was told. A container has the labels
+	// of its image too.
 	Image    string
+	ImageID  string
 	Running  bool
 	Unit     string
 	Networks []string
@@ -51,6 +54,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		ID       string   `json:"Id"`
 		Names    []string `json:"Names"`
 		Image    string   `json:"Image"`
+		ImageID  string   `json:"ImageID"`
 		State    string   `json:"State"`
 		Networks []string `json:"Networks"`
 		Labels   map[string]string
@@ -62,7 +66,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 	for _, c := range list {
 		for _, name := range c.Names {
 			found = append(found, Object{
-				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image,
+				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
 				Networks: c.Networks,
 			})
@@ -107,6 +111,39 @@ func (p Podman) Networks(ctx context.Context) ([]Object, error) {
 		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels}
 	}
 	return found, nil
+}
+
+// Pods lists all pods.
+func (p Podman) Pods(ctx context.Context) ([]Object, error) {
+	var list []struct {
+		ID     string `json:"Id"`
+		Name   string
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "pod", "ps", "--format", "json"); err != nil {
+		return nil, err
+	}
+	found := make([]Object, len(list))
+	for i, l := range list {
+		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels}
+	}
+	return found, nil
+}
+
+// ImageLabels returns the labels of each image, by its id.
+func (p Podman) ImageLabels(ctx context.Context) (map[string]map[string]string, error) {
+	var list []struct {
+		ID     string `json:"Id"`
+		Labels map[string]string
+	}
+	if err := p.list(ctx, &list, "images", "--all", "--format", "json"); err != nil {
+		return nil, err
+	}
+	labels := make(map[string]map[string]string, len(list))
+	for _, i := range list {
+		labels[i.ID] = i.Labels
+	}
+	return labels, nil
 }
 
 // Images returns every name by which an image is here.
@@ -169,6 +206,8 @@ func (p Podman) RemoveVolume(ctx context.Context, name string) error {
 
 func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
+	// A key on the terminal is for the switch, which goes on to its end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -135,6 +135,20 @@ func (s *Systemd) Units(ctx context.Context, names []string) (map[string]Unit, e
 	return found, nil
 }
 
+// Loaded returns all units that systemd has in memory: those that are up, those
+// that another refers to, and those whose definition it has lost.
+func (s *Systemd) Loaded(ctx context.Context) ([]Unit, error) {
+	list, err := s.conn.ListUnitsContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list units: %w", err)
+	}
+	found := make([]Unit, len(list))
+	for i, u := range list {
+		found[i] = Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState}
+	}
+	return found, nil
+}
+
 // Details is what systemd says of a unit beyond [Unit].
 type Details struct {
 	Fragment   string // FragmentPath: the file that its definition was read from
@@ -309,7 +323,7 @@ func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(
 	for i, name := range names {
 		jobs[i] = Job{Unit: name, Verb: verb}
 		result := make(chan string, 1)
-		if _, err := s.enqueue(ctx, verb, name, result); err != nil {
+		if err := s.enqueue(ctx, verb, name, result); err != nil {
 			jobs[i].Err = fmt.Errorf("%s %s: %w", verb, name, err)
 			ended <- i
 			continue
@@ -329,24 +343,26 @@ func (s *Systemd) Run(ctx context.Context, verb Verb, names []string, done func(
 
 // Enqueue gives a unit its job and does not wait for its end.
 func (s *Systemd) Enqueue(ctx context.Context, verb Verb, name string) error {
-	if _, err := s.enqueue(ctx, verb, name, nil); err != nil {
+	if err := s.enqueue(ctx, verb, name, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
 	return nil
 }
 
-func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (int, error) {
+func (s *Systemd) enqueue(ctx context.Context, verb Verb, name string, result chan<- string) (err error) {
 	switch verb {
 	case Start:
-		return s.conn.StartUnitContext(ctx, name, "replace", result)
+		_, err = s.conn.StartUnitContext(ctx, name, "replace", result)
 	case Stop:
-		return s.conn.StopUnitContext(ctx, name, "replace", result)
+		_, err = s.conn.StopUnitContext(ctx, name, "replace", result)
 	case Restart:
-		return s.conn.RestartUnitContext(ctx, name, "replace", result)
+		_, err = s.conn.RestartUnitContext(ctx, name, "replace", result)
 	case Reload:
-		return s.conn.ReloadOrRestartUnitContext(ctx, name, "replace", result)
+		_, err = s.conn.ReloadOrRestartUnitContext(ctx, name, "replace", result)
+	default:
+		err = fmt.Errorf("%q is not a verb", verb)
 	}
-	return 0, fmt.Errorf("%q is not a verb", verb)
+	return err
 }
 
 // wait returns when the job has ended. Its signal can be lost, when the bus or

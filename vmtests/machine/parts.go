@@ -94,9 +94,10 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	unit := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "systemd/meshgen-recover.service")
+	packaged := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "systemd")
 	p.programs = map[string]string{
-		"/usr/lib/systemd/system/meshgen-recover.service": unit,
+		"/usr/lib/systemd/system/meshgen-recover.service": filepath.Join(packaged, "meshgen-recover.service"),
+		"/usr/lib/systemd/system/meshgen-confirm.service": filepath.Join(packaged, "meshgen-confirm.service"),
 		"/usr/bin/meshgen": filepath.Join(dir, "meshgen"),
 		"/usr/lib/systemd/system-generators/meshgen-generator": filepath.Join(dir, "meshgen-generator"),
 	}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+)
+
+// collected is the JSON form of what gc finds, and whether it removed it.
+type collected struct {
+	Schema      string             `json:"schema"`
+	Removed     bool               `json:"removed"`
+	Generations []int              `json:"generations"`
+	Backups     []apply.Backup     `json:"backups"`
+	Volumes     []apply.HeldVolume `json:"volumes"`
+	Kept        []apply.KeptVolume `json:"kept"`
+	Log         bool               `json:"log"`
+	Error       string             `json:"error,omitempty"`
+}
+
+func newGC(o *options) *cobra.Command {
+	keep, backups, volumes := keepGenerations, "", false
+	var c consent
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what is kept and not needed",
+		Long: "gc removes old generations, and shortens the ledger's log where that pays; what the\n" +
+			"log had stays beside it. With --backups the copies go that were made of files as other\n" +
+			"hands had left them, with --volumes the volumes that are no longer declared, and their\n" +
+			"data with them. It says first what would go, each volume with its size, and removes it\n" +
+			"when it is told to: on the terminal, or by --yes.\n\n" +
+			"A volume stays that a container has, or that a Quadlet names. Exit 1: something could\n" +
+			"not be removed.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if keep < 1 {
+				return usage(cmd, fmt.Errorf("--keep %d: want 1 or more", keep))
+			}
+			age, err := parseAge(backups)
+			if err != nil {
+				return usage(cmd, fmt.Errorf("--backups %q: want an age like 90d or 12h", backups))
+			}
+			return o.collect(cmd, apply.Limits{Generations: keep, Backups: age, Volumes: volumes}, c)
+		},
+	}
+	cmd.Flags().IntVar(&keep, "keep", keep, "`N` generations stay on the disk")
+	cmd.Flags().StringVar(&backups, "backups", "", "remove backups that are older than `AGE`, as 90d")
+	cmd.Flags().BoolVar(&volumes, "volumes", false, "remove volumes that are no longer declared, with their data")
+	c.flag(cmd, "remove it without asking")
+	return cmd
+}
+
+// parseAge reads a duration, in days too; "" is none.
+func parseAge(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 1 {
+			return 0, fmt.Errorf("%q is no number of days", days)
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	age, err := time.ParseDuration(s)
+	if err == nil && age <= 0 {
+		err = errors.New("is not ahead of now")
+	}
+	return age, err
+}
+
+func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (err error) {
+	l, err := o.layout()
+	if err != nil {
+		return err
+	}
+	node, err := apply.OpenLocked(cmd.Context(), l, apply.Local)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	s, err := node.Surplus(cmd.Context(), limits)
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		if err := writeSurplus(cmd.OutOrStdout(), s); err != nil || s.Empty() {
+			return err
+		}
+	}
+	sure, asked, err := c.given(cmd, o, "remove it?")
+	if err != nil {
+		return err
+	}
+	if sure {
+		show := o.newDisplay(cmd.ErrOrStderr())
+		defer show.end()
+		err = node.Discard(cmd.Context(), s, show.event)
+	}
+	if o.json {
+		doc := collected{
+			Schema: schema(cmd), Removed: sure, Generations: orEmpty(s.Generations), Backups: orEmpty(s.Backups),
+			Volumes: orEmpty(s.Volumes), Kept: orEmpty(s.Kept), Log: s.Log,
+		}
+		if err == nil {
+			return writeJSON(cmd.OutOrStdout(), doc)
+		}
+		doc.Error = err.Error()
+		return joinCode(writeJSON(cmd.OutOrStdout(), doc), exitFailed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case sure:
+		return o.say(cmd, "removed")
+	case asked:
+		return o.say(cmd, "nothing was removed")
+	}
+	return o.say(cmd, "nothing was removed: --yes removes it")
+}
+
+func writeSurplus(w io.Writer, s apply.Surplus) error {
+	var rows [][]string
+	for _, n := range s.Generations {
+		rows = append(rows, []string{"generation", strconv.Itoa(n), ""})
+	}
+	for _, b := range s.Backups {
+		rows = append(rows, []string{"backup", filepath.Base(b.Path), "of " + b.Time.Local().Format(time.DateTime)})
+	}
+	for _, v := range s.Volumes {
+		what := fmt.Sprintf("%s, was of %s", v.Takes(), v.Resource)
+		if v.Why != "" {
+			what += "; " + v.Why
+		}
+		rows = append(rows, []string{"volume", v.Target.Name(), what})
+	}
+	for _, t := range s.Gone {
+		rows = append(rows, []string{"record", string(t), "is gone already"})
+	}
+	if s.Log {
+		rows = append(rows, []string{"log", "ledger", "is set aside, and begun anew with what it comes to"})
+	}
+	head := "to be removed:"
+	if s.Empty() {
+		head = "nothing to remove"
+	}
+	if _, err := fmt.Fprintln(w, head); err != nil {
+		return err
+	}
+	if err := writeTable(w, rows); err != nil || len(s.Kept) == 0 {
+		return err
+	}
+	rows = nil
+	for _, k := range s.Kept {
+		rows = append(rows, []string{"volume", k.Target.Name(), k.Reason})
+	}
+	if _, err := fmt.Fprintln(w, "held, and to stay:"); err != nil {
+		return err
+	}
+	return writeTable(w, rows)
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/state"
+)
+
+func newRollback(o *options) *cobra.Command {
+	allowEmpty := false
+	var far reach
+	cmd := &cobra.Command{
+		Use:   "rollback [N]",
+		Short: "Bring an earlier generation back into force",
+		Long: "rollback brings back what generation N had: its units, its names and the contents of\n" +
+			"its config files. Without N it is what was in force before the present generation;\n" +
+			"again, it goes forth again. It is a switch like any other, with the same refusals, and\n" +
+			"makes a new generation. The manifest stays as it is, and the next switch goes by it\n" +
+			"again.\n\n" +
+			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something\n" +
+			"failed. 5: failed, and what was in force is back. 6: another switch is running.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(cmd, fmt.Errorf("rollback: takes one generation, and was given %d", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := far.options(cmd)
+			if err != nil {
+				return err
+			}
+			number := 0
+			if len(args) == 1 {
+				if number, err = strconv.Atoi(args[0]); err != nil || number < 1 {
+					return usage(cmd, fmt.Errorf("rollback %q: want the number of a generation, as meshgen history has them", args[0]))
+				}
+			}
+			return o.doSwitch(cmd, options, func(node *apply.Node, _ state.Generation) (aim, error) {
+				of, in, err := node.Earlier(number)
+				if err == nil && len(in.Resources) == 0 && !allowEmpty {
+					err = fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything\nhint: --allow-empty does that", of)
+				}
+				if err != nil {
+					return aim{}, exitError{exitRejected, err}
+				}
+				return aim{Input: in, of: of}, nil
+			})
+		},
+	}
+	far.flags(cmd)
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a generation that declares nothing, and remove everything")
+	return cmd
+}

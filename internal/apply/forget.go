@@ -1,0 +1,152 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Forget lets names of ours go, at their owner's word: nothing is removed, and
+// what is there is the owner's from now on. A name that is declared is refused,
+// and so is one that the ledger does not have as ours; then none is let go. The
+// node has to be locked.
+func (n *Node) Forget(words []string) ([]state.Record, error) {
+	if err := n.settled(); err != nil {
+		return nil, err
+	}
+	current, err := n.InForce()
+	if err != nil {
+		return nil, err
+	}
+	declared := declarations(current)
+	var forgotten []state.Record
+	var events []state.Event
+	var errs []error
+	for _, word := range words {
+		r, err := n.named(word)
+		if err == nil {
+			err = letGo(r, declared[r.Target])
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		forgotten = append(forgotten, r)
+		events = append(events, state.Event{Kind: state.EventForget, Target: r.Target, Why: "let go at its owner's word"})
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return forgotten, n.Ledger.Append(events...)
+}
+
+// settled refuses what cannot be done beside a switch that was cut short: which
+// of its names stay is not decided yet.
+func (n *Node) settled() error {
+	if n.Ledger == nil {
+		return fmt.Errorf("%s: nothing was ever switched to here", n.Layout.Ledger())
+	}
+	unfinished, err := n.Unfinished()
+	if err == nil && unfinished != "" {
+		err = fmt.Errorf("%s\nhint: meshgen switch first", unfinished)
+	}
+	return err
+}
+
+// letGo reports why a target cannot be let go. by is the resource that declares
+// it, if any.
+func letGo(r state.Record, by units.Resource) error {
+	switch {
+	case by.Address != units.Address{}:
+		hint := "take it out of the manifest first; a switch then removes it, unless it is to be kept"
+		if r.Target.Kind() == units.TargetVolume {
+			hint = "take it out of the manifest and switch: it is held then, and can be let go"
+		}
+		return fmt.Errorf("%s: declared by %s at %s\nhint: %s", r.Target, by.Address, by.Position, hint)
+	case r.State == state.Retired:
+		return fmt.Errorf("%s: gone since %s: there is nothing to let go", r.Target, r.Retired.Time.Local().Format(time.DateTime))
+	case r.State == state.Found:
+		return fmt.Errorf("%s: not of meshgen as it is", r.Target)
+	}
+	return nil
+}
+
+// declarations returns the resources of a generation by the names that they
+// hold. A directory that was made for files counts as the first one's.
+func declarations(g state.Generation) map[units.Target]units.Resource {
+	by := map[units.Target]units.Resource{}
+	for _, r := range g.Resources {
+		for _, t := range units.Targets(r) {
+			by[t] = r
+		}
+		if r.File == nil {
+			continue
+		}
+		for i, c := range r.File.Path {
+			if dir := units.Of(units.TargetDir, r.File.Path[:i]); c == '/' && i > 0 && by[dir].File == nil {
+				by[dir] = r
+			}
+		}
+	}
+	return by
+}
+
+// named returns the record of the target that a word means: kind:name, or the
+// name alone where that is clear, as units and files are shown.
+func (n *Node) named(word string) (state.Record, error) {
+	if n.Ledger == nil {
+		return state.Record{}, fmt.Errorf("%s: nothing is recorded here yet", word)
+	}
+	records := n.Ledger.Records()
+	var known []string
+	var meant []state.Record
+	for _, r := range records {
+		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
+			return r, nil
+		}
+		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
+			meant = append(meant, r)
+		}
+		known = append(known, string(r.Target))
+	}
+	switch {
+	case len(meant) == 1:
+		return meant[0], nil
+	case len(meant) > 1:
+		var names []string
+		for _, r := range meant {
+			names = append(names, string(r.Target))
+		}
+		return state.Record{}, fmt.Errorf("%s: may be one of several\nhint: %s", word, strings.Join(names, ", "))
+	}
+	return state.Record{}, unknown(word, known)
+}
+
+// shownBare reports whether a target is shown by its name alone, which tells what
+// it is.
+func shownBare(t units.Target) bool {
+	return t.Kind() == units.TargetUnit || t.Kind() == units.TargetFile
+}
+
+// unknown says that a word means nothing, and what is like it.
+func unknown(word string, known []string) error {
+	names := slices.Clone(known)
+	for _, k := range known { // people leave the kind out
+		names = append(names, units.Target(k).Name())
+	}
+	hint := "meshgen status shows what there is"
+	if near := units.Nearest(word, names); near != "" {
+		hint = "nearest: " + near
+		for _, k := range known {
+			if units.Target(k).Name() == near {
+				hint = "nearest: " + k
+			}
+		}
+	}
+	return fmt.Errorf("%s: the ledger has no such name\nhint: %s", word, hint)
+}

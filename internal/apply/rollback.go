@@ -1,0 +1,112 @@
+package apply
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Earlier returns what an earlier generation was made from, with the contents of
+// its files, to be switched to like any other input; 0 is the generation that
+// was in force before the present one. Its number comes back beside.
+//
+// The positions are those of the manifest that it was made from, and so is the
+// digest: the next switch finds that the manifest is another.
+func (n *Node) Earlier(number int) (int, Input, error) {
+	if number == 0 {
+		var err error
+		if number, err = n.before(); err != nil {
+			return 0, Input{}, err
+		}
+	}
+	numbers, err := state.Numbers(n.Layout)
+	if err != nil {
+		return 0, Input{}, err
+	}
+	if !slices.Contains(numbers, number) {
+		return 0, Input{}, fmt.Errorf("generation %d: not on the disk\nhint: %s", number, n.choice(numbers))
+	}
+	g, err := state.ReadGeneration(n.Layout, number)
+	if err != nil {
+		return 0, Input{}, err
+	}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Moved: g.Moved}
+	for i, r := range in.Resources {
+		if r.File == nil {
+			continue
+		}
+		f := *r.File
+		if f.Content, err = n.content(number, f); err != nil {
+			return 0, Input{}, err
+		}
+		in.Resources[i].File = &f
+	}
+	return number, in, nil
+}
+
+// before returns the generation that was in force before the present one.
+func (n *Node) before() (int, error) {
+	current, _, err := state.Current(n.Layout)
+	if err != nil {
+		return 0, err
+	}
+	if current == 0 {
+		return 0, fmt.Errorf("%s: nothing is in force, and so nothing was before", n.Layout.Current())
+	}
+	if from, ok := n.predecessor(current); ok && from > 0 {
+		return from, nil
+	} else if ok {
+		return 0, fmt.Errorf("generation %d: nothing was in force before it\nhint: an empty manifest and meshgen switch --allow-empty take everything away", current)
+	}
+	numbers, err := state.Numbers(n.Layout)
+	if err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("generation %d: the ledger does not say what was in force before it\nhint: %s", current, n.choice(numbers))
+}
+
+// predecessor returns what was in force before a generation, as the last switch
+// that brought it into force has it.
+func (n *Node) predecessor(number int) (from int, ok bool) {
+	for _, s := range slices.Backward(n.Switches()) {
+		stood := s.Result == state.Done || s.Result == state.Failed
+		if s.Generation == number && s.From != number && stood {
+			return s.From, true
+		}
+	}
+	return 0, false
+}
+
+// choice says which generations can be brought back.
+func (n *Node) choice(numbers []int) string {
+	current, _, err := state.Current(n.Layout)
+	numbers = slices.DeleteFunc(slices.Clone(numbers), func(number int) bool { return err == nil && number == current })
+	if len(numbers) == 0 {
+		return "there is no other; switch to a manifest that says what is wanted"
+	}
+	words := make([]string, len(numbers))
+	for i, number := range numbers {
+		words[i] = strconv.Itoa(number)
+	}
+	return "meshgen rollback N, of these: " + strings.Join(words, ", ")
+}
+
+// content returns the content of a file of a generation, which is on the disk
+// under its digest.
+func (n *Node) content(generation int, f units.File) ([]byte, error) {
+	path := filepath.Join(n.Layout.Generation(generation), "files", f.Digest)
+	content, err := os.ReadFile(path) //nolint:gosec // a path of the layout's
+	if err != nil {
+		return nil, fmt.Errorf("generation %d: content of %s: %w", generation, f.Path, err)
+	}
+	if state.TextDigest(string(content)) != f.Digest {
+		return nil, fmt.Errorf("generation %d: %s: not the content of %s that was stored there", generation, path, f.Path)
+	}
+	return content, nil
+}
