@@ -32,6 +32,20 @@ func (s systemd) Units(_ context.Context, names []string) (map[string]host.Unit,
 	return found, nil
 }
 
+func (s systemd) Loaded(context.Context) ([]host.Unit, error) {
+	s.h.mu.Lock()
+	defer s.h.mu.Unlock()
+	names := slices.Concat(slices.Collect(maps.Keys(s.h.units)), slices.Collect(maps.Keys(s.h.definitions)))
+	slices.Sort(names)
+	var found []host.Unit
+	for _, name := range slices.Compact(names) {
+		if u := s.h.unit(name); u.Up() || u.Active == "failed" || u.Load != "not-found" {
+			found = append(found, u)
+		}
+	}
+	return found, nil
+}
+
 func (h *Host) unit(name string) host.Unit {
 	found := host.Unit{Name: name, Load: h.definition(name).load(), Active: "inactive", Sub: "dead"}
 	if u := h.units[name]; u != nil {
