@@ -205,9 +205,6 @@ func (p *play) doSwitch(words []string) {
 		cut = cut || w == "cut"
 	}
 	m := p.manifest.sound()
-	if p.aside == setAside && p.known() {
-		return
-	}
 	p.compiled[m.digest()] = m
 	p.host.Kill(kill, cut)
 	r := p.run(m)
