@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -250,8 +251,8 @@ func (p *play) doSwitch(words []string) {
 type run struct {
 	prepared apply.Prepared
 	outcome  apply.Outcome
-	// live is what the ledger had as ours, and before what lay on the disk,
-	// when it was judged.
+	// live is what the ledger had as ours when it was judged, and before what lay
+	// on the disk, where it may have been refused.
 	live   map[units.Target]bool
 	before string
 	// late tells that it began with what another had left, and recover why that,
@@ -285,7 +286,9 @@ func (p *play) run(m manifest) (r run) {
 		}
 	}
 	p.letGo()
-	r.before = p.tree()
+	if p.mustRefuse(m, r.live) || p.mayRefuse(m) {
+		r.before = p.tree()
+	}
 	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
 	p.must(err)
 	if len(r.prepared.Rejected) > 0 {
@@ -438,6 +441,9 @@ func (p *play) tree() string {
 		p.must(filepath.WalkDir(p.host.Layout.Path(top), func(path string, e os.DirEntry, err error) error {
 			if err != nil || e.IsDir() || path == p.host.Layout.Lock() {
 				b.WriteString(path + "\n")
+				if filepath.Dir(path) == p.host.Layout.Generations() && err == nil {
+					return fs.SkipDir // a generation is never changed
+				}
 				return err
 			}
 			info, err := e.Info()

@@ -91,6 +91,9 @@ func (p *play) always() {
 // letGo takes a file for found that came to be another's: who undoes a switch
 // cannot tell a file that was written and changed from one that never was.
 func (p *play) letGo() {
+	if !p.died {
+		return
+	}
 	ledger := p.ledgerOrNone()
 	for _, path := range paths {
 		text, err := os.ReadFile(p.host.Layout.Path(path))
@@ -255,11 +258,10 @@ func (p *play) filesAre(m manifest) {
 // refused sees that a switch was refused with reason, and did nothing.
 func (p *play) refused(m manifest, r run) {
 	p.always()
-	if after := p.tree(); after != r.before {
-		p.Errorf("refused, and something changed:\n%s", changes(r.before, after))
-	}
-	if !p.mustRefuse(m, r.live) && !p.mayRefuse(m) {
+	if r.before == "" {
 		p.Errorf("refused without reason: %v", r.prepared.Rejected)
+	} else if after := p.tree(); after != r.before {
+		p.Errorf("refused, and something changed:\n%s", changes(r.before, after))
 	}
 	if r.late {
 		for unit := range p.down {
