@@ -67,6 +67,10 @@ histories:       ## HISTORIES random histories of a node, against a model of wha
 model: setup     ## the model of a switch in docs/model, searched by spin, and its figures
 	$(GO) test -tags model -count 1 -v ./docs/model/
 
+.PHONY: crash-test
+crash-test: setup  ## a switch killed, and failed, at every call that changes anything: about an hour
+	MESHGEN_EVERY_POINT=1 $(GO) test -tags systemd -timeout 6h -v -run 'KilledAt|WithAFailingDisk' ./vmtests/
+
 .PHONY: bench
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags
 	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bench $(BENCH)

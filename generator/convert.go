@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -87,6 +88,22 @@ type Refusal struct {
 // file that it writes.
 const memory = "/dev/shm"
 
+// conversion begins the name of a directory of a conversion; the process that runs
+// it follows.
+const conversion = "meshgen-quadlet-"
+
+// SweepConversions removes what conversions that were killed left in memory, as far
+// as it can.
+func SweepConversions() {
+	left, _ := filepath.Glob(filepath.Join(memory, conversion+"*"))
+	for _, dir := range left {
+		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), conversion), "-")
+		if pid, err := strconv.Atoi(text); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir) // litter
+		}
+	}
+}
+
 // Convert runs the converter over the Quadlets, given by file name, and returns
 // the services. Those that it refused are returned beside; the error is for a
 // converter that did not run or gave no answer by the deadline of ctx.
@@ -94,9 +111,9 @@ const memory = "/dev/shm"
 // source is the directory in which the Quadlets will lie: it is what the
 // services name as their SourcePath.
 func (c Converter) Convert(ctx context.Context, quadlets map[string]string, source string) (Output, []Refusal, error) {
-	dir, err := os.MkdirTemp(memory, "meshgen-quadlet-")
+	dir, err := os.MkdirTemp(memory, conversion+strconv.Itoa(os.Getpid())+"-")
 	if err != nil {
-		dir, err = os.MkdirTemp("", "meshgen-quadlet-")
+		dir, err = os.MkdirTemp("", conversion)
 	}
 	if err != nil {
 		return Output{}, nil, err

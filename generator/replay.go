@@ -345,14 +345,11 @@ func WriteFence(dir, unit string, predecessors []string) error {
 // RemoveFence removes what [WriteFence] wrote in a unit's drop-in directory, and
 // the directory where nothing else is in it.
 func RemoveFence(dir string) error {
-	err := os.Remove(filepath.Join(dir, fenceName))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	// The fence may be gone and its directory not: a switch was killed between.
+	if err := os.Remove(filepath.Join(dir, fenceName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

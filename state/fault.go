@@ -95,6 +95,8 @@ func remedy(dir string, err error) string {
 		return "mount what holds " + dir + " for writing, then run it again"
 	case errors.Is(err, unix.EIO):
 		return "see what the kernel says of the disk (journalctl -k), then run it again"
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
+		return "move what stands in its place out of the way, then run it again"
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0:
 		return "see what keeps root from " + dir + ": an attribute (lsattr) or a security module; then run it again"
 	}

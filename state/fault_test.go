@@ -103,7 +103,7 @@ func TestLedgerThatCannotBeReadIsNotAMissingOne(t *testing.T) {
 	if err := os.MkdirAll(l.Ledger(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	want := l.Ledger() + ": read: is a directory" + nothingDone
+	want := l.Ledger() + ": read: is a directory" + nothingDone + "\nhint: move what stands in its place out of the way, then run it again"
 	if _, err := OpenLedger(l, machine); !errors.Is(err, unix.EISDIR) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -61,7 +61,7 @@ func CreateLedger(l Layout, machine string) (*Ledger, error) {
 		return nil, fmt.Errorf("%s: %w", l.Ledger(), fs.ErrExist)
 	}
 	if err := os.MkdirAll(l.State, 0o700); err != nil {
-		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.State, err))
+		return nil, unwritable(l.State, fmt.Errorf("%s: make directory: %w", l.State, cause(err)))
 	}
 	// The way to the ledger has to last as long as the ledger.
 	if err := durable.Sync(l.State); err != nil {
@@ -189,7 +189,7 @@ func (l *Ledger) damaged(line int, what, hint string) error {
 // again, and the events may or may not be found there.
 func (l *Ledger) Append(events ...Event) error {
 	if l.err != nil {
-		return fmt.Errorf("%s: an earlier append failed: %w", l.path, l.err)
+		return fmt.Errorf("%s: an earlier append failed: %w", l.path, cause(l.err))
 	}
 	if len(events) == 0 {
 		return nil
@@ -212,6 +212,9 @@ func (l *Ledger) Append(events ...Event) error {
 	}
 	if err := l.write(line); err != nil {
 		l.err = err
+		// What did not reach the disk is not to be read back from memory, and go on
+		// from there: the kernel may never write it again.
+		_ = l.file.Truncate(l.size) // the first error counts
 		return l.unwritable("append", err)
 	}
 	for _, e := range events {
@@ -244,7 +247,7 @@ func encode(events []Event) ([]byte, error) {
 }
 
 func (l *Ledger) unwritable(doing string, err error) error {
-	return unwritable(filepath.Dir(l.path), fmt.Errorf("%s: %s: %w", l.path, doing, err))
+	return unwritable(filepath.Dir(l.path), fmt.Errorf("%s: %s: %w", l.path, doing, cause(err)))
 }
 
 // write puts one line on the disk.

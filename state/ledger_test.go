@@ -314,8 +314,8 @@ func TestFullDiskLeavesTheLedgerAsItWas(t *testing.T) {
 	appendAll(t, ledger, sampleEvents()[0][1:])
 	before := ledger.Records()
 	big := Event{Kind: EventEmit, Generation: 1, Target: "unit:big.service", Resource: server, Definition: strings.Repeat("x", 128<<10)}
-	if err := ledger.Append(big); !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), l.Ledger()+": append: ") {
-		t.Fatalf("got %v, want ENOSPC with the path", err)
+	if err := ledger.Append(big); !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), l.Ledger()+": append: no space left on device; what was to be written is not recorded\nhint: make room") {
+		t.Fatalf("got %v, want ENOSPC with the path, once", err)
 	}
 	small := Event{Kind: EventEnd, Generation: 1, Result: Done}
 	if err := ledger.Append(small); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "an earlier append failed") {
@@ -353,6 +353,26 @@ func TestLockNamesItsHolder(t *testing.T) {
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLockThatCannotBeMadeIsNamedOnce(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, "lock"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for state, want := range map[string]string{
+		taken:                      taken + "/lock: open: is a directory; what was to be written is not recorded\nhint: move",
+		filepath.Join(file, "sub"): file + "/sub: make directory: not a directory; what was to be written is not recorded\nhint: move",
+	} {
+		if _, err := Acquire(NewLayout("/", state)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }
 

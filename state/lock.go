@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -29,15 +30,24 @@ func (e *LockedError) Error() string {
 	return e.Path + ": another switch is running, process " + strconv.Itoa(e.PID) + "\nhint: wait for its end"
 }
 
+// cause is what is wrong with a file, in words that do not name it: the message
+// begins with its path.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
 // Acquire takes the lock without waiting, making the state directory where it
 // is missing. It returns a [LockedError] where another process has the lock.
 func Acquire(l Layout) (*Lock, error) {
 	if err := os.MkdirAll(l.State, 0o700); err != nil {
-		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.State, err))
+		return nil, unwritable(l.State, fmt.Errorf("%s: make directory: %w", l.State, cause(err)))
 	}
 	f, err := os.OpenFile(l.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, unwritable(l.State, fmt.Errorf("%s: %w", l.Lock(), err))
+		return nil, unwritable(l.State, fmt.Errorf("%s: open: %w", l.Lock(), cause(err)))
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

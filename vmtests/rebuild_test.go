@@ -39,7 +39,7 @@ modules: gone: {networks: net: {}, volumes: data: {}}`)
 		"declared  file:/etc/m.conf",
 		"stale     unit:cow.service",
 		"stale     container:cow",
-		"left      container:copy",
+		"  container:copy\n",
 		"  container:found\n",
 	} {
 		if !strings.Contains(list, line) {

@@ -232,7 +232,7 @@ func explain(out apply.Outcome, err error) error {
 	case state.Failed:
 		lines = append(lines, fmt.Sprintf("generation %d is in force, with what is said above", out.To), "hint: the next switch tries again what is left")
 	case state.Undone:
-		lines = append(lines, "undone: "+inForce(out.To))
+		lines = append(lines, "undone: "+inForce(out.To), "hint: mend what is said above, then switch again")
 	case state.Done:
 	}
 	return errors.New(strings.Join(lines, "\n"))

@@ -239,9 +239,16 @@ func (m *move) handOver(ctx context.Context) error {
 	if m.early, err = m.startedEarly(ctx); err != nil {
 		return err
 	}
-	// A restart is a start where the unit is down. Where somebody has started it
-	// since systemd knows it, it has read the files of the old set.
-	for _, j := range m.jobsOf(ctx, HandOver, host.Restart, names) {
+	// One that somebody has started since systemd knows it has read the files of
+	// the old set. One that is down must not be restarted: where each of the two
+	// has a fence against the other, as in a rename back, systemd finds a cycle in
+	// a restart and a stop, and none in a start and a stop.
+	begun, err := m.stillUp(ctx, names)
+	if err != nil {
+		return err
+	}
+	down := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(begun, name) })
+	for _, j := range append(m.jobsOf(ctx, HandOver, host.Restart, begun), m.jobsOf(ctx, HandOver, host.Start, down)...) {
 		m.fail(j.Unit, j.Err)
 	}
 	up, err := m.stillUp(ctx, olds)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"meshgen/generator"
@@ -94,7 +95,7 @@ func sweepBridge(l state.Layout) error {
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if e.IsDir() {
+		if e.IsDir() && strings.HasSuffix(e.Name(), ".d") {
 			errs = append(errs, generator.RemoveFence(path))
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,7 +104,7 @@ func (m *move) unchanged(t units.Target) error {
 func (m *move) backUp(t units.Target) error {
 	seen, there := m.seen.observed.Files[t]
 	record, ours := m.records[t]
-	if !there || !ours || seen.Digest == record.Digest {
+	if !there || !ours || seen.Digest == record.Digest || writtenBy(m.from, t, m.seen.observed.Files) {
 		return nil
 	}
 	content, err := keepable(m.node.Layout.Path(t.Name()))
@@ -124,6 +125,14 @@ func (m *move) backUp(t units.Target) error {
 	}
 	m.progress(Event{Step: Step{Op: "keep", Target: t, Reason: "as other hands left it, in " + backup}, Ended: true})
 	return nil
+}
+
+// writtenBy reports whether what lies at the place of a file is what a generation
+// has there.
+func writtenBy(g state.Generation, t units.Target, lie map[units.Target]state.FileState) bool {
+	return slices.ContainsFunc(g.Resources, func(r units.Resource) bool {
+		return r.File != nil && units.Of(units.TargetFile, r.File.Path) == t && lie[t].Digest == r.File.Digest
+	})
 }
 
 // keepable returns what is to be kept of a file: its content, or where it leads

@@ -71,7 +71,7 @@ func (p *play) happen(words []string) {
 	case "fail":
 		p.host.Fail(name)
 	case "mask":
-		if p.found.files["/etc/systemd/system/"+name] == "" && (p.aside == whole || !p.knownHand("mask", name)) {
+		if p.found.files["/etc/systemd/system/"+name] == "" && (p.aside == whole || !p.known("mask", name)) {
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":
@@ -86,7 +86,7 @@ func (p *play) happen(words []string) {
 // hand has something come, by verb hand, or go, by verb gone.
 func (p *play) hand(verb, kind, name string) {
 	comes := verb == "hand"
-	if comes && p.aside == setAside && p.knownHand(kind, name) {
+	if comes && p.aside == setAside && p.known(kind, name) {
 		return
 	}
 	switch kind {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"meshgen/generator"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -21,6 +22,11 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 	defined, err := n.foreign(ctx, names)
 	if err != nil {
 		return nil, err
+	}
+	for name, path := range generator.Definitions(n.Layout.Root, names) {
+		if !isMask(path) {
+			defined[name] = path // as soon as systemd reads its units again
+		}
 	}
 	var faults units.Faults
 	for _, r := range desired.Resources {

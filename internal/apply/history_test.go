@@ -216,8 +216,6 @@ func (p *play) doSwitch(words []string) {
 		if cut {
 			p.reboot()
 			p.bootsOneSet()
-		} else if p.aside == setAside {
-			p.knownDeath()
 		}
 		return
 	}
@@ -229,7 +227,7 @@ func (p *play) doSwitch(words []string) {
 		return
 	}
 	if len(r.prepared.Rejected) > 0 {
-		p.refused(m, r)
+		p.refused(r)
 		return
 	}
 	if r.outcome.Result == state.RolledBack && m.fails() {

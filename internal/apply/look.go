@@ -115,6 +115,9 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 		if to, err := os.Readlink(n.Layout.Path(d.Fragment)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
 			continue // a mask defines nothing
 		}
+		if _, err := os.Lstat(n.Layout.Path(d.Fragment)); errors.Is(err, os.ErrNotExist) {
+			continue // nor does what is gone, and is still in systemd's memory
+		}
 		found[name] = d.Fragment
 	}
 	return found, err

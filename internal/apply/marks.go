@@ -169,44 +169,25 @@ func (b *rebuilder) objects(ctx context.Context) error {
 	if b.node.Podman == nil {
 		return nil
 	}
-	bearing, err := b.node.bearing(ctx)
-	if err != nil {
-		return err
-	}
-	own := map[string]bool{}
-	for _, o := range bearing {
-		own[o.ID] = true
-		if o.Unit != "" {
-			b.containers[o.Unit] = o
-		}
-	}
 	for _, kind := range []string{units.TargetContainer, units.TargetNetwork, units.TargetVolume} {
 		objects, err := b.node.objectsOf(ctx, kind)
 		if err != nil {
 			return err
 		}
 		for _, o := range objects {
-			if kind == units.TargetContainer && !own[o.ID] {
-				b.byImage(o)
-				continue
-			}
 			b.object(units.Of(kind, o.Name), o)
 		}
 	}
 	return nil
 }
 
-// byImage leaves a container alone that bears a mark that was its image's.
-func (b *rebuilder) byImage(o host.Object) {
-	if t := units.Of(units.TargetContainer, o.Name); o.Labels[units.MarkLabel] != "" && !b.taken[t] {
-		b.leave(t, "bears the mark of its image, which was made of a container of meshgen's")
-	}
-}
-
 func (b *rebuilder) object(t units.Target, o host.Object) {
 	mark := o.Labels[units.MarkLabel]
 	if mark == "" {
 		return
+	}
+	if o.Unit != "" {
+		b.containers[o.Unit] = o
 	}
 	a, err := units.ParseAddress(mark)
 	if err == nil && t.Kind() != units.TargetContainer {

@@ -403,7 +403,7 @@ func (p *planner) identityChanges(r state.Record, u state.Unit) bool {
 	if !ok {
 		was, ok = p.old[u.Resource]
 	}
-	return ok && units.Object(was) != units.Object(p.resource[u.Resource])
+	return ok && units.Unit(was) == u.Name && units.Object(was) != units.Object(p.resource[u.Resource])
 }
 
 // renamedUnit plans for a unit that is up and whose name is no longer declared.

@@ -256,7 +256,7 @@ func (p *play) filesAre(m manifest) {
 }
 
 // refused sees that a switch was refused with reason, and did nothing.
-func (p *play) refused(m manifest, r run) {
+func (p *play) refused(r run) {
 	p.always()
 	if r.before == "" {
 		p.Errorf("refused without reason: %v", r.prepared.Rejected)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"meshgen/generator"
 	"meshgen/internal/durable"
 	"meshgen/state"
 	"meshgen/units"
@@ -56,6 +57,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		sweepOwn(n.Layout)
 		return Outcome{}, clearPending(n.Layout)
 	}
+	sweepTemps(n.Layout)
 	ctx = context.WithoutCancel(ctx)
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
@@ -107,12 +109,19 @@ func clearPending(l state.Layout) error {
 // meshgen's own directories, and what it kept in /run, as far as it can: such
 // litter does no harm.
 func sweepOwn(l state.Layout) {
+	sweepTemps(l)
+	_, _ = state.Tidy(l), sweepBridge(l) // as said above
+}
+
+// sweepTemps removes the temporaries in meshgen's own directories, and those of
+// conversions.
+func sweepTemps(l state.Layout) {
+	generator.SweepConversions()
 	for _, dir := range []string{l.Config, l.State, l.Backups()} {
 		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-			_, _ = durable.Sweep("/", resolved) // as said above
+			_, _ = durable.Sweep("/", resolved) // litter, that does no harm
 		}
 	}
-	_, _ = state.Tidy(l), sweepBridge(l) // as said above
 }
 
 // generation reads a generation that is not in force; 0 is the empty one. Of one
@@ -148,6 +157,10 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 		return nil, err
 	}
 	b.transitions, _ = judge(b, to) // what was begun is not refused on its way
+	// What the move that is taken on had written before is no other hands'.
+	b.transitions = slices.DeleteFunc(b.transitions, func(t state.Transition) bool {
+		return t.Kind == state.Drift && writtenBy(from, t.To, b.seen.observed.Files)
+	})
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err

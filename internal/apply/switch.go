@@ -255,7 +255,9 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	}
 	if len(events) > 0 {
 		if appendErr := n.Ledger.Append(events...); appendErr != nil {
-			return out, errors.Join(err, appendErr)
+			out.Result = ""
+			return out, errors.Join(err, fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w\n"+
+				"hint: the next switch finishes it", out.To, appendErr))
 		}
 	}
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {

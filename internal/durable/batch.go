@@ -44,14 +44,11 @@ func Stage(root, path string, data []byte, mode fs.FileMode, uid, gid int) (Stag
 		return Staged{}, errors.Join(err, s.Discard())
 	}
 	defer dir.Close() // read-only
-	f, err := writeTemp(dir, data, mode)
+	f, err := writeTemp(dir, path, data, mode, uid, gid)
 	if err != nil {
-		return Staged{}, errors.Join(failed(path, "write", err), s.Discard())
+		return Staged{}, errors.Join(err, s.Discard())
 	}
 	s.Temp = filepath.Join(filepath.Dir(s.Path), filepath.Base(f.Name()))
-	if err := f.Chown(uid, gid); err != nil {
-		return Staged{}, errors.Join(failed(path, "set owner", err), f.Close(), s.Discard())
-	}
 	if err := f.Close(); err != nil {
 		return Staged{}, errors.Join(failed(path, "write", err), s.Discard())
 	}

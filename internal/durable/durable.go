@@ -44,9 +44,9 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 		return failed(path, "open directory", err)
 	}
 	defer dir.Close() // read-only
-	f, err := writeTemp(dir, data, mode)
+	f, err := writeTemp(dir, path, data, mode, -1, -1)
 	if err != nil {
-		return failed(path, "write", err)
+		return err
 	}
 	defer f.Cleanup() //nolint:errcheck // absent after the rename
 	if err := f.Sync(); err != nil {
@@ -58,17 +58,27 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// writeTemp makes a temporary in dir, not yet synced. The caller calls Cleanup
-// where it does not rename it.
-func writeTemp(dir *os.Root, data []byte, mode fs.FileMode) (*renameio.PendingFile, error) {
+// writeTemp makes a temporary in dir for a file that is meant for path, not yet
+// synced. The caller calls Cleanup where it does not rename it; after an error
+// nothing is left.
+func writeTemp(dir *os.Root, path string, data []byte, mode fs.FileMode, uid, gid int) (*renameio.PendingFile, error) {
 	// renameio puts a dot before the base of the path, and digits behind it.
-	f, err := renameio.NewPendingFile(tempPrefix[1:],
-		renameio.WithRoot(dir), renameio.WithStaticPermissions(mode))
+	// It would set modes too, but drops the set-ID bits, and where it fails it
+	// leaves the temporary.
+	f, err := renameio.NewPendingFile(tempPrefix[1:], renameio.WithRoot(dir), renameio.WithPermissions(0o600))
 	if err != nil {
-		return nil, err
+		return nil, failed(path, "write", err)
 	}
-	if _, err := f.Write(data); err != nil {
-		return nil, errors.Join(err, f.Cleanup())
+	doing := "write"
+	_, err = f.Write(data)
+	if err == nil && (uid != -1 || gid != -1) {
+		doing, err = "set owner", f.Chown(uid, gid)
+	}
+	if err == nil { // after the owner: chown(2) takes the set-ID bits away
+		doing, err = "set mode", f.Chmod(mode)
+	}
+	if err != nil {
+		return nil, errors.Join(failed(path, doing, err), f.Cleanup())
 	}
 	return f, nil
 }

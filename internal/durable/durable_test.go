@@ -77,6 +77,26 @@ func TestWriteFileReplacesContentAndMode(t *testing.T) {
 	}
 }
 
+// fchown(2) takes the bits away that run a program as somebody else.
+func TestModeHasItsSetIDBits(t *testing.T) {
+	dir := t.TempDir()
+	for _, mode := range []fs.FileMode{fs.ModeSetuid | 0o755, fs.ModeSetgid | 0o750, fs.ModeSticky | 0o644} {
+		path := filepath.Join(dir, "program")
+		s, err := Stage("/", path, []byte("x"), mode, os.Getuid(), os.Getgid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rename(); err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, path, "x", mode)
+		if err := WriteFile(path, []byte("y"), mode); err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, path, "y", mode)
+	}
+}
+
 func TestWriteFileReplacesALinkAndNotWhatItLeadsTo(t *testing.T) {
 	dir := t.TempDir()
 	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "path")

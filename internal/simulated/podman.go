@@ -82,15 +82,14 @@ func (p podman) Networks(context.Context) ([]host.Object, error) {
 	return found, nil
 }
 
+func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+// ImageLabels returns none: no image here was made of a container.
+func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) { return nil, nil }
+
 func (p podman) Images(context.Context) (map[string]bool, error) {
 	return map[string]bool{"localhost/probe:1": true, "localhost/probe:2": true}, nil
 }
-
-// ImageLabels returns none: no image here has any.
-func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) { return nil, nil }
-
-// Pods returns none: nothing here makes one.
-func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
 
 func (p podman) Pull(_ context.Context, image string) error {
 	return fmt.Errorf("%s: no registry", image)

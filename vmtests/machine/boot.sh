@@ -19,7 +19,7 @@ cat /proc/sys/kernel/random/uuid >"$disk/boot-id"
 mount --bind "$disk/boot-id" "$new/proc/sys/kernel/random/boot_id"
 
 mkdir "$new/dev/net" "$new/dev/pts" "$new/dev/shm"
-for node in null zero full random urandom tty fuse net/tun; do
+for node in null zero full random urandom tty fuse net/tun loop-control; do
 	[ -e "/dev/$node" ] || continue
 	: >"$new/dev/$node"
 	mount --bind "/dev/$node" "$new/dev/$node"
