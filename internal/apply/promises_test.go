@@ -288,9 +288,13 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 }
 
 // mayRefuse reports whether something found has the name of something that is
-// ours, or a container is to get another volume.
+// ours, a new address has names of two that go, or a container is to get another
+// volume.
 func (p *play) mayRefuse(m manifest) bool {
 	was := p.inForce()
+	if ambiguous(was, m) {
+		return true
+	}
 	for _, of := range []manifest{m, was} {
 		for _, d := range of {
 			for _, t := range units.Targets(resource(d, of)) {
@@ -308,6 +312,28 @@ func (p *play) mayRefuse(m manifest) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// ambiguous reports whether a resource at a new address has the names of more than
+// one that is no longer declared.
+func ambiguous(was, m manifest) bool {
+	for a, d := range m {
+		if _, stays := was[a]; stays {
+			continue
+		}
+		formers := 0
+		for former, before := range was {
+			has := units.Targets(resource(before, was))
+			taken := slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool { return slices.Contains(has, t) })
+			if _, stays := m[former]; taken && !stays {
+				formers++
+			}
+		}
+		if formers > 1 {
+			return true
 		}
 	}
 	return false
