@@ -406,8 +406,8 @@ func (m manifest) runs(d declaration) string {
 // reach tells the names that a container's own depends on.
 func (m manifest) reach(d declaration) string {
 	s := ""
-	for key, kind := range map[string]units.Kind{"volume": units.KindVolume, "network": units.KindNetwork} {
-		if id := d.get(key); id != "" {
+	for _, kind := range []units.Kind{units.KindVolume, units.KindNetwork} {
+		if id := d.get(string(kind)); id != "" {
 			s += " on " + m[d.with(kind, id)].object()
 		}
 	}
