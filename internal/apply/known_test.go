@@ -22,12 +22,12 @@ const (
 // The ledger has not got the id of the container that boot started, and takes it
 // for the owner's.
 //
-// What is masked while it runs keeps its network from going, and if it is deaf to
-// SIGTERM it outlives a stop, which the next switch does not see.
+// What is masked while it runs keeps its network from going, and every switch says
+// so.
 func (p *play) known(kind, name string) bool {
 	if kind == "mask" {
 		return slices.ContainsFunc(p.host.Containers(), func(c simulated.Container) bool {
-			return c.Unit == name && (c.Deaf || len(c.Networks) > 0)
+			return c.Unit == name && len(c.Networks) > 0
 		})
 	}
 	_, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service")
