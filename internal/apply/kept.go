@@ -28,8 +28,8 @@ func (n *Node) keptOptions(b before, compiled Compiled) units.Faults {
 		}
 		text := string(compiled.Tree.Files[filepath.Join(generator.NormalDir, units.Unit(r))])
 		was, known := n.lastMade(record)
-		if !known || text == "" || making(was) == making(text) {
-			continue
+		if !known || text == "" || !strings.Contains(making(was), " create ") || making(was) == making(text) {
+			continue // a rebuilt ledger has it from a mark, and knows no options
 		}
 		faults = append(faults, units.Fault{
 			Position: r.Position,
