@@ -118,7 +118,11 @@ func (c Converter) Convert(ctx context.Context, quadlets map[string]string, sour
 	if err != nil {
 		return Output{}, nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
+	defer func() {
+		if os.RemoveAll(dir) != nil {
+			_ = os.RemoveAll(dir) // of a temporary directory; a later switch sweeps it
+		}
+	}()
 	in := filepath.Join(dir, "in")
 	dirs := Dirs{Normal: filepath.Join(dir, "normal"), Early: filepath.Join(dir, "early"), Late: filepath.Join(dir, "late")}
 	for _, d := range []string{in, dirs.Normal, dirs.Early, dirs.Late} {

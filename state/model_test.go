@@ -50,6 +50,12 @@ func (m model) record(t units.Target) (Record, bool) {
 		r.Resource, r.First, r.Last = last.Resource, Moment{emits[0].Generation, emits[0].Time}, Moment{last.Generation, last.Time}
 	}
 	r.Emissions = len(emits)
+	for i, e := range about {
+		before, _ := last(about[:i], EventEmit, EventHold, EventFind, EventForget, EventRetire)
+		if e.Kind == EventEmit && before.Kind == EventHold {
+			r.HeldUntil = e.Generation
+		}
+	}
 	shape, _ := last(about, EventEmit, EventFind)
 	r.Digest, r.Definition = shape.Digest, shape.Definition
 	switch fate, at := last(about, EventEmit, EventHold, EventFind, EventForget, EventRetire); fate.Kind {

@@ -73,6 +73,10 @@ type Record struct {
 	Due        bool   `json:"due,omitempty"`
 	DueWhy     string `json:"dueWhy,omitempty"` // [Again], [Boot], [Idle], [Last] or ""
 
+	// HeldUntil is the generation that took the target up again from being held; 0
+	// where none did.
+	HeldUntil int `json:"heldUntil,omitempty"`
+
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
 	Why     string `json:"why,omitempty"`    // it is held, forgotten or retired; of what was found, what it is
@@ -282,6 +286,9 @@ func (b *book) emit(e Event) {
 		}), r.Resource)
 		r.Resource = e.Resource
 		b.byResource = nil
+	}
+	if r.State == Held {
+		r.HeldUntil = e.Generation
 	}
 	r.State, r.Last, r.Origin = Live, now, e.Origin
 	r.Digest, r.Definition = e.Digest, e.Definition

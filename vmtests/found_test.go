@@ -169,3 +169,66 @@ func TestContainerOfACopiedImageIsNotOurs(t *testing.T) {
 		t.Errorf("the container made by hand is %s", now)
 	}
 }
+
+// kept declares a file, a volume and a network that are kept when they go.
+func kept(content, subnet, more string) string {
+	return single(fmt.Sprintf(`policy: remove: "keep"
+volumes: data: {%s}
+networks: net: Network: Subnet: %q
+files: f: {path: "/etc/kept.conf", content: %q}
+containers: x: {name: "ant", policy: remove: "remove", Container: {Image: "localhost/probe:1", Network: "none"}}`, more, subnet, content))
+}
+
+// What was kept, and is declared again, is taken up only if it is what is declared:
+// not if its owner has made it anew, or it has other options.
+func TestKeptThingsAreTakenUpAsTheyAre(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(kept("one", "10.99.1.0/24", ""))
+	v.Switch()
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	for what, manifest := range map[string]string{
+		"other content":  kept("two", "10.99.1.0/24", ""),
+		"another subnet": kept("one", "10.99.2.0/24", ""),
+		"other options":  kept("one", "10.99.1.0/24", `Volume: {Device: "/srv", Type: "none", Options: "bind"}`),
+	} {
+		v.WriteManifest(manifest)
+		if r := v.Exec("meshgen", "switch"); r.Code != 3 {
+			t.Errorf("%s: switch: %+v", what, r)
+		}
+	}
+	v.Run("podman", "volume", "rm", "m-data")
+	v.Run("podman", "volume", "create", "m-data")
+	v.WriteManifest(kept("one", "10.99.1.0/24", ""))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "volume:m-data is taken") {
+		t.Errorf("the owner's volume: switch: %+v", r)
+	}
+	v.Run("podman", "volume", "rm", "m-data")
+	v.Switch()
+	v.mustBeDone()
+}
+
+// What was kept before a switch that fails is kept after it, whatever the set that
+// failed says of removals.
+func TestKeptThingsOutliveARollback(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(kept("one", "10.99.1.0/24", ""))
+	v.Switch()
+	v.Run("sh", "-c", "echo precious > $(podman volume inspect --format={{.Mountpoint}} m-data)/x")
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.WriteManifest(strings.NewReplacer(`remove: "keep"`, `remove: "remove"`, `Network: "none"`, `Network: "none", Exec: "no-such-program"`).
+		Replace(kept("one", "10.99.1.0/24", "")))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 {
+		t.Fatalf("switch: %+v", r)
+	}
+	if data := v.Run("sh", "-c", "cat $(podman volume inspect --format={{.Mountpoint}} m-data)/x"); data != "precious\n" {
+		t.Errorf("the volume holds %q", data)
+	}
+	if text := v.ReadFile("/etc/kept.conf"); text != "one" {
+		t.Errorf("the file holds %q", text)
+	}
+	v.Run("podman", "network", "inspect", "m-net")
+	v.WriteManifest(one("ant"))
+	v.mustBeDone()
+}

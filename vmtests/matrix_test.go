@@ -4,7 +4,6 @@ package vmtests
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -20,7 +19,8 @@ func everyPoint() bool { return os.Getenv("MESHGEN_EVERY_POINT") == "1" }
 
 // points are the numbers of the calls that are to be hit, of so many: all of
 // them and a few beyond, should a switch have more, or about as many as sampled,
-// evenly from a random one on. $MESHGEN_POINTS, two numbers with a dash between,
+// evenly, and the same ones each time: one that goes wrong now and then would tell
+// nothing of the change that is tested. $MESHGEN_POINTS, two numbers with a dash between,
 // has those from the one to the other.
 func points(t *testing.T, total, sampled int) []int {
 	t.Helper()
@@ -31,7 +31,7 @@ func points(t *testing.T, total, sampled int) []int {
 		}
 	} else if !everyPoint() {
 		step = (total + sampled - 1) / sampled
-		first += rand.IntN(step)
+		first += step / 2
 	}
 	var points []int
 	for n := first; n <= last; n += step {

@@ -71,7 +71,7 @@ func (p *play) happen(words []string) {
 	case "fail":
 		p.host.Fail(name)
 	case "mask":
-		if p.found.files["/etc/systemd/system/"+name] == "" {
+		if p.found.files["/etc/systemd/system/"+name] == "" && (p.aside == whole || !p.known("mask", name)) {
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":

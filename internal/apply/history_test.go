@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -226,7 +227,7 @@ func (p *play) doSwitch(words []string) {
 		return
 	}
 	if len(r.prepared.Rejected) > 0 {
-		p.refused(m, r)
+		p.refused(r)
 		return
 	}
 	if r.outcome.Result == state.RolledBack && m.fails() {
@@ -248,8 +249,8 @@ func (p *play) doSwitch(words []string) {
 type run struct {
 	prepared apply.Prepared
 	outcome  apply.Outcome
-	// live is what the ledger had as ours, and before what lay on the disk,
-	// when it was judged.
+	// live is what the ledger had as ours when it was judged, and before what lay
+	// on the disk, where it may have been refused.
 	live   map[units.Target]bool
 	before string
 	// late tells that it began with what another had left, and recover why that,
@@ -283,7 +284,9 @@ func (p *play) run(m manifest) (r run) {
 		}
 	}
 	p.letGo()
-	r.before = p.tree()
+	if p.mustRefuse(m, r.live) || p.mayRefuse(m) {
+		r.before = p.tree()
+	}
 	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
 	p.must(err)
 	if len(r.prepared.Rejected) > 0 {
@@ -357,7 +360,7 @@ func (p *play) noteDown(sure func(declaration) bool) {
 		}
 		p.down[d.base()] = ""
 		if sure(d) {
-			p.down[d.base()] = m.runs(d)
+			p.down[d.base()] = m.runs(d) + forAddress + d.address.String()
 		}
 	}
 }
@@ -379,6 +382,22 @@ func (p *play) inForce() manifest {
 	return p.compiled[g.Manifest]
 }
 
+const forAddress = " for "
+
+// isDown reports whether a container is to stay down, and whether that is sure: one
+// that passed to another resource may be up as well.
+func (p *play) isDown(m manifest, d declaration) (down, sure bool) {
+	was, known := p.down[d.base()]
+	runs, address, _ := strings.Cut(was, forAddress)
+	switch {
+	case !known:
+		return false, true
+	case was == "" || (runs == m.runs(d) && address != d.address.String()):
+		return false, false
+	}
+	return runs == m.runs(d), true
+}
+
 // runs tells what makes a container run as it does.
 func (m manifest) runs(d declaration) string {
 	return strings.TrimPrefix(fmt.Sprint(resource(d, m).Sections[0].Entries), "") + " by " + d.base() + m.reach(d)
@@ -387,8 +406,8 @@ func (m manifest) runs(d declaration) string {
 // reach tells the names that a container's own depends on.
 func (m manifest) reach(d declaration) string {
 	s := ""
-	for key, kind := range map[string]units.Kind{"volume": units.KindVolume, "network": units.KindNetwork} {
-		if id := d.get(key); id != "" {
+	for _, kind := range []units.Kind{units.KindVolume, units.KindNetwork} {
+		if id := d.get(string(kind)); id != "" {
 			s += " on " + m[d.with(kind, id)].object()
 		}
 	}
@@ -420,6 +439,9 @@ func (p *play) tree() string {
 		p.must(filepath.WalkDir(p.host.Layout.Path(top), func(path string, e os.DirEntry, err error) error {
 			if err != nil || e.IsDir() || path == p.host.Layout.Lock() {
 				b.WriteString(path + "\n")
+				if filepath.Dir(path) == p.host.Layout.Generations() && err == nil {
+					return fs.SkipDir // a generation is never changed
+				}
 				return err
 			}
 			info, err := e.Info()

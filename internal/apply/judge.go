@@ -82,7 +82,8 @@ func (j judgement) decide(t state.Transition) (decided state.Transition, hint st
 	case state.Rename:
 		return j.rename(t)
 	case state.Update:
-		if t.Resource.Kind == units.KindVolume && !sameSection(j.was(t), j.now[t.Resource], "Volume") {
+		was := j.was(t)
+		if t.Resource.Kind == units.KindVolume && was.Address.Kind == units.KindVolume && !sameSection(was, j.now[t.Resource], "Volume") {
 			t.Decision = state.Refuse
 			t.Reason = "podman cannot change a volume that exists"
 			return t, "give it back its former options, or declare a new volume beside it"
@@ -229,7 +230,7 @@ func nameless(r units.Resource) units.Resource {
 func refusal(t state.Transition, r units.Resource) string {
 	switch t.Kind {
 	case state.Takeover:
-		return fmt.Sprintf("%s is taken: %s, and it is not of meshgen", t.To, t.Reason)
+		return fmt.Sprintf("%s is taken: %s", t.To, t.Reason)
 	case state.Rename:
 		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Reason)
 	case state.Drift:

@@ -34,10 +34,15 @@ type sight struct {
 // further: podman is asked only for the kinds in which a new name is declared.
 func (n *Node) look(ctx context.Context, desired state.Generation, records []state.Record) (sight, error) {
 	ours := map[units.Target]bool{}
+	held := map[units.Target]state.Record{}
 	var names, due []string
 	paths := map[units.Target]bool{}
 	for _, r := range records {
-		ours[r.Target] = true
+		if r.State == state.Held {
+			held[r.Target] = r
+		} else {
+			ours[r.Target] = true
+		}
 		switch r.Target.Kind() {
 		case units.TargetUnit:
 			names = append(names, r.Target.Name())
@@ -84,8 +89,29 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		return sight{}, err
 	}
 	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
-	seen.observed.Taken, err = n.taken(ctx, fresh, seen)
-	return seen, err
+	if seen.observed.Taken, err = n.taken(ctx, fresh, held, seen); err != nil {
+		return sight{}, err
+	}
+	for _, r := range desired.Resources {
+		if words := keptOtherwise(r, held, seen.observed.Files); words != "" {
+			seen.observed.Taken[units.Targets(r)[0]] = words
+		}
+	}
+	return seen, nil
+}
+
+// keptOtherwise says of a file that was let be, and is declared again, that it is
+// not as it is to be: it is the owner's to say which of the two is wanted.
+func keptOtherwise(r units.Resource, held map[units.Target]state.Record, lie map[units.Target]state.FileState) string {
+	if r.File == nil {
+		return ""
+	}
+	t := units.Of(units.TargetFile, r.File.Path)
+	lies, there := lie[t]
+	if _, kept := held[t]; !kept || !there || lies == stateOf(*r.File) {
+		return ""
+	}
+	return "what was kept there is not as it is declared now"
 }
 
 // going returns the units that the ledger has live and that are not declared.
@@ -215,7 +241,7 @@ func fileType(m os.FileMode) string {
 
 // taken says of each name that is new to the ledger whether something on the
 // machine holds it, and what.
-func (n *Node) taken(ctx context.Context, fresh []units.Target, seen sight) (map[units.Target]string, error) {
+func (n *Node) taken(ctx context.Context, fresh []units.Target, held map[units.Target]state.Record, seen sight) (map[units.Target]string, error) {
 	taken := map[units.Target]string{}
 	for _, t := range fresh {
 		var holder string
@@ -223,7 +249,7 @@ func (n *Node) taken(ctx context.Context, fresh []units.Target, seen sight) (map
 		case units.TargetUnit:
 			holder = n.unitHolder(t.Name(), seen.units[t.Name()])
 		case units.TargetFile:
-			if s, there := seen.observed.Files[t]; there {
+			if s, there := seen.observed.Files[t]; there && held[t].Target == "" {
 				holder = fileHolder(n.Layout.Path(t.Name()), s)
 			}
 		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
@@ -231,12 +257,12 @@ func (n *Node) taken(ctx context.Context, fresh []units.Target, seen sight) (map
 			if err != nil {
 				return nil, err
 			}
-			if there {
+			if there && (held[t].Target == "" || !marked(object, held[t])) {
 				holder = objectHolder(t, object)
 			}
 		}
 		if holder != "" {
-			taken[t] = holder
+			taken[t] = holder + ", and it is not of meshgen"
 		}
 	}
 	return taken, nil

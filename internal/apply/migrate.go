@@ -273,10 +273,6 @@ func triggers(starter, r units.Resource) bool {
 	return slices.Contains(starter.Uses, r.Address) || strings.TrimSuffix(name, filepath.Ext(name)) == strings.TrimSuffix(service, ".service")
 }
 
-// undoesCopy reports whether a volume that goes is a copy, in a switch that was
-// begun before: its set did not stay in force, and that is no removal.
-func (p *planner) undoesCopy(r state.Record) bool { return r.Origin == originCopy && !p.begins }
-
 // partial reports whether a target is what a switch left of a copy.
 func partial(r state.Record) bool {
 	return r.Target.Kind() == units.TargetVolume && r.Origin == originPartial

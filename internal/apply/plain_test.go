@@ -54,6 +54,11 @@ func TestPlanOfPlainUnits(t *testing.T) {
 			want: "restart a.service",
 		},
 		{
+			name: "a container's unit that becomes a plain one is stopped by what started it",
+			old:  set(container("a", "a")), new: set(plain("a.service", "ExecStart=1")),
+			want: "stop a.service\nstart a.service\nretire container:a",
+		},
+		{
 			name: "one that was started since it changed is not",
 			old:  set(plain("a.service")), new: set(plain("a.service")),
 			but: func(b *before) {

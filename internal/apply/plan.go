@@ -234,18 +234,25 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
+		p.because("hold", string(r.Target), "it was there before, or holds data")
+		return true
 	case r.Target.Kind() == units.TargetImage:
 		p.because("hold", string(r.Target), "others may use it")
 		return true
 	case goes && removal.Decision == state.Keep:
 		p.because("hold", string(r.Target), removal.Reason)
 		return true
-	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed || p.undoesCopy(r)):
+	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
 		p.because("hold", string(r.Target), "it holds data")
 		return true
 	}
 	return false
 }
+
+// undoes reports whether the plan leads back to a set that was in force before.
+// What it takes away is not what somebody no longer declares.
+func (p *planner) undoes() bool { return !p.begins && p.generation.Number > p.desired.Number }
 
 // holdsDeclared reports whether a declared file lies below a directory.
 func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool) bool {
@@ -360,6 +367,10 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
 			p.plan.Idle = append(p.plan.Idle, u.Name)
 		}
+	case r.Resource.Kind != u.Resource.Kind:
+		p.stop[u.Name] = true
+		p.start[u.Name] = true
+		p.because("stop", u.Name, "it becomes a "+string(u.Resource.Kind)+"'s")
 	case u.Resource.Kind == units.KindUnit:
 		p.plainUnit(r, u, seen)
 	case p.seen.observed.Damaged[r.Target]:

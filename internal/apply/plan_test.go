@@ -771,7 +771,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{
 			name:       "a found container is refused",
-			transition: state.Transition{Kind: state.Takeover, Resource: address(units.KindContainer, "a"), To: "container:a", Reason: "container 123 of image x runs"},
+			transition: state.Transition{Kind: state.Takeover, Resource: address(units.KindContainer, "a"), To: "container:a", Reason: "container 123 of image x runs, and it is not of meshgen"},
 			new:        set(container("a", "a")),
 			want:       state.Refuse, says: "m/container/a: container:a is taken: container 123 of image x runs, and it is not of meshgen",
 		},

@@ -53,7 +53,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	}
 	p.Transitions, p.Rejected = judge(p.before, compiled.Generation)
 	p.before.transitions = p.Transitions
-	if len(p.Rejected) > 0 {
+	if p.Rejected = append(p.Rejected, n.keptOptions(p.before, compiled)...); len(p.Rejected) > 0 {
 		return p, nil
 	}
 	sizes, refused, err := n.migratable(ctx, p.Transitions, compiled.Generation)

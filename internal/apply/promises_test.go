@@ -91,6 +91,9 @@ func (p *play) always() {
 // letGo takes a file for found that came to be another's: who undoes a switch
 // cannot tell a file that was written and changed from one that never was.
 func (p *play) letGo() {
+	if !p.died {
+		return
+	}
 	ledger := p.ledgerOrNone()
 	for _, path := range paths {
 		text, err := os.ReadFile(p.host.Layout.Path(path))
@@ -253,13 +256,12 @@ func (p *play) filesAre(m manifest) {
 }
 
 // refused sees that a switch was refused with reason, and did nothing.
-func (p *play) refused(m manifest, r run) {
+func (p *play) refused(r run) {
 	p.always()
-	if after := p.tree(); after != r.before {
-		p.Errorf("refused, and something changed:\n%s", changes(r.before, after))
-	}
-	if !p.mustRefuse(m, r.live) && !p.mayRefuse(m) {
+	if r.before == "" {
 		p.Errorf("refused without reason: %v", r.prepared.Rejected)
+	} else if after := p.tree(); after != r.before {
+		p.Errorf("refused, and something changed:\n%s", changes(r.before, after))
 	}
 	if r.late {
 		for unit := range p.down {
@@ -286,9 +288,13 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 }
 
 // mayRefuse reports whether something found has the name of something that is
-// ours, or a container is to get another volume.
+// ours, a new address has names of two that go, or a container is to get another
+// volume.
 func (p *play) mayRefuse(m manifest) bool {
 	was := p.inForce()
+	if ambiguous(was, m) {
+		return true
+	}
 	for _, of := range []manifest{m, was} {
 		for _, d := range of {
 			for _, t := range units.Targets(resource(d, of)) {
@@ -306,6 +312,28 @@ func (p *play) mayRefuse(m manifest) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// ambiguous reports whether a resource at a new address has the names of more than
+// one that is no longer declared.
+func ambiguous(was, m manifest) bool {
+	for a, d := range m {
+		if _, stays := was[a]; stays {
+			continue
+		}
+		formers := 0
+		for former, before := range was {
+			has := units.Targets(resource(before, was))
+			taken := slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool { return slices.Contains(has, t) })
+			if _, stays := m[former]; taken && !stays {
+				formers++
+			}
+		}
+		if formers > 1 {
+			return true
 		}
 	}
 	return false
@@ -341,11 +369,10 @@ func (p *play) rolledBack(r run) {
 func (p *play) stands(m manifest, r run) {
 	p.always()
 	p.runsWhole(m, func(d declaration) bool {
-		was, down := p.down[d.base()]
-		if down && was == "" {
-			return p.isUp(d)
+		if down, sure := p.isDown(m, d); sure {
+			return !down
 		}
-		return !down || was != m.runs(d)
+		return p.isUp(d)
 	})
 	p.filesAre(m)
 	p.ledgerIs(m, r)

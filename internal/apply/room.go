@@ -88,6 +88,13 @@ func (p *planner) haltNetwork(network units.Resource, reason string) {
 			p.haltStarters(r)
 		}
 	}
+	// A switch that was cut short may have come as far as to have others use it.
+	now := networksByObject(p.desired)[units.Object(network)]
+	for _, r := range p.desired.Resources {
+		if now.Name != "" && slices.Contains(r.Uses, now.Address) && p.seen.units[units.Unit(r)].Up() {
+			p.halt(units.Unit(r), r.Address, "it uses "+string(units.Object(network)))
+		}
+	}
 }
 
 // halt stops a unit before the new set comes; what then has its place starts

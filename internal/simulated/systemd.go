@@ -32,13 +32,16 @@ func (s systemd) Units(_ context.Context, names []string) (map[string]host.Unit,
 	return found, nil
 }
 
-// Loaded returns the units that are or were up.
 func (s systemd) Loaded(context.Context) ([]host.Unit, error) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
+	names := slices.Concat(slices.Collect(maps.Keys(s.h.units)), slices.Collect(maps.Keys(s.h.definitions)))
+	slices.Sort(names)
 	var found []host.Unit
-	for _, name := range slices.Sorted(maps.Keys(s.h.units)) {
-		found = append(found, s.h.unit(name))
+	for _, name := range slices.Compact(names) {
+		if u := s.h.unit(name); u.Up() || u.Active == "failed" || u.Load != "not-found" {
+			found = append(found, u)
+		}
 	}
 	return found, nil
 }
