@@ -8,7 +8,7 @@
  * and so is the config file that OLD and NEW read.
  *
  * A macro given by -D puts a fault in; model_test.go has the list. As it stands
- * the model has the order that holds.
+ * the model has the order of the code.
  */
 
 /* How often the world may do what. */
@@ -208,7 +208,7 @@ inline sweepBridge() { bridge = 0; bridgeNew = 0; dropin = 0; EACH(linked[x] = 0
 #define HALT_LATE skip
 #endif
 
-/* A job that brings u up, whatever brought it up since it was looked at. */
+/* A job that brings u up: a start where it is down, a restart where something brought it up since it was looked at. */
 #ifdef START_IS_ENOUGH
 #define JOB(u) START(u); failed = failed || bad == u
 #else
