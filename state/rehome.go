@@ -20,7 +20,10 @@ func Rehome(desired Generation, before Generation, records []Record) (Generation
 		declared[r.Address] = true
 	}
 	now := func(a units.Address) units.Address {
-		if to := desired.Moved.Now(a); !declared[a] && declared[to] {
+		if declared[a] {
+			return a
+		}
+		if to, ok := desired.Moved.Until(a, func(a units.Address) bool { return declared[a] }); ok {
 			return to
 		}
 		return a

@@ -22,6 +22,31 @@ func (m Moves) Next(a Address) (Address, bool) {
 	return a, false
 }
 
+// Inverse returns the moves that lead back.
+func (m Moves) Inverse() Moves {
+	back := Moves{Resources: map[Address]Address{}, Modules: map[string]string{}}
+	for from, to := range m.Resources {
+		back.Resources[to] = from
+	}
+	for from, to := range m.Modules {
+		back.Modules[to] = from
+	}
+	return back
+}
+
+// Until returns the first address on the way from a that is wanted; false where
+// there is none.
+func (m Moves) Until(a Address, wanted func(Address) bool) (Address, bool) {
+	for range (len(m.Resources) + 1) * (len(m.Modules) + 1) {
+		next, moved := m.Next(a)
+		if !moved || wanted(next) {
+			return next, moved
+		}
+		a = next
+	}
+	return a, false
+}
+
 // Now returns the address at the end of all steps from a, which is a itself where
 // nothing moved it. Steps that come to no end lead nowhere: the loader refuses
 // them, and what is read from a disk must not hang.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,8 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 			texts[r.Name] = units.Render(r)
 			c.add(r, texts[r.Name], enablement(r))
 		case units.KindFile:
-			path, same = filepath.Join("files", r.File.Digest), had[r.File.Digest]
+			path = filepath.Join("files", r.File.Digest)
+			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), *r.File)
 		}
 		switch {
 		case same:
@@ -84,6 +86,16 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	c.give(texts)
 	return c, err
+}
+
+// intact reports whether the copy of a file's content in a generation is as it was
+// written; where the content itself is not at hand, it is taken to be.
+func intact(path string, f units.File) bool {
+	if f.Content == nil {
+		return true
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // of a generation
+	return err == nil && bytes.Equal(text, f.Content)
 }
 
 // fingerprint returns that of a converter; "" where there is none.

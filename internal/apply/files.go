@@ -40,6 +40,10 @@ func (m *move) stageFile(f units.File) (durable.Staged, error) {
 	if err != nil {
 		return durable.Staged{}, err
 	}
+	if state.TextDigest(string(content)) != f.Digest {
+		return durable.Staged{}, fmt.Errorf("%s: the copy in generation %d was changed by other hands\n"+
+			"hint: any edit of the manifest has it made anew; then switch again", f.Path, m.to.Number)
+	}
 	uid, errOwner := strconv.Atoi(f.Owner)
 	gid, errGroup := strconv.Atoi(f.Group)
 	if err := errors.Join(errOwner, errGroup); err != nil {

@@ -298,17 +298,23 @@ func strayed(before, desired state.Generation, migrated map[units.Target]units.T
 }
 
 // moved returns the container that is no longer declared and that this one looks
-// like, of another module by the same id.
+// like: of another module by the same id, or the only one of its image.
 func moved(before state.Generation, desired map[units.Address]units.Resource, r units.Resource) (units.Resource, bool) {
+	var gone []units.Resource
 	for _, former := range before.Resources {
-		if _, stays := desired[former.Address]; stays || former.Address.Kind != r.Address.Kind || former.Address.ID != r.Address.ID {
+		_, stays := desired[former.Address]
+		if stays || former.Address.Kind != r.Address.Kind || former.Value("Container", "Image") != r.Value("Container", "Image") {
 			continue
 		}
-		if former.Value("Container", "Image") == r.Value("Container", "Image") {
+		if former.Address.ID == r.Address.ID {
 			return former, true
 		}
+		gone = append(gone, former)
 	}
-	return units.Resource{}, false
+	if len(gone) != 1 {
+		return units.Resource{}, false
+	}
+	return gone[0], true
 }
 
 func declares(volumes map[string]units.Target, object units.Target) bool {

@@ -48,6 +48,9 @@ type Plan struct {
 	// Confirm are units that a boot has started since they were due: all that is
 	// left is to record it.
 	Confirm []string
+	// Masked are units that would be started, or started anew, if they were not
+	// masked: they are due once they are not.
+	Masked []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
@@ -134,6 +137,9 @@ type before struct {
 	// begins says that the switch was not begun before: what is done once, and
 	// before the flip, is for that alone.
 	begins bool
+	// lost says that nothing is in force though the ledger has a set: systemd has
+	// lost it, or will at the next boot.
+	lost bool
 }
 
 // makePlan says what has to be done to get from before to desired. It is pure.
@@ -361,7 +367,7 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 			p.plan.Confirm = append(p.plan.Confirm, u.Name)
 		}
 	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
-		if r.Due || (r.Digest != u.Digest && u.Wanted) {
+		if r.Due || ((r.Digest != u.Digest || p.lost) && u.Wanted) {
 			p.start[u.Name] = true
 		}
 		if p.start[u.Name] && (!r.Due || r.DueWhy == state.Idle) {
@@ -513,6 +519,12 @@ func (p *planner) newUnit(u state.Unit) {
 }
 
 func (p *planner) finish() Plan {
+	for _, r := range p.records {
+		u, kept := p.unit[r.Target.Name()]
+		if kept && r.Digest != u.Digest && u.Wanted && p.seen.units[u.Name].Load == "masked" {
+			p.plan.Masked = append(p.plan.Masked, u.Name)
+		}
+	}
 	for name, u := range p.seen.units {
 		if u.Load == "masked" { // systemd starts none of them
 			delete(p.start, name)
@@ -573,5 +585,5 @@ func (p *planner) rank(unit string) int {
 // rereads reports whether a unit file comes, goes or changes.
 func (p *planner) rereads() bool {
 	isUnit := func(t units.Target) bool { return t.Kind() == units.TargetUnit }
-	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit) || len(p.seen.observed.Damaged) > 0
+	return slices.ContainsFunc(p.plan.Emit, isUnit) || slices.ContainsFunc(p.plan.Retire, isUnit) || len(p.seen.observed.Damaged) > 0 || p.lost
 }

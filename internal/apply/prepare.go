@@ -31,6 +31,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	lost := current.Number == 0 && n.hadSet()
 	damaged, err := n.damaged(current)
 	if err != nil {
 		return Prepared{}, err
@@ -61,7 +62,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 		p.Rejected = refused
 		return p, err
 	}
-	p.before.begins = true
+	p.before.begins, p.before.lost = true, lost
 	if p.Plan, err = n.plan(ctx, p.before, compiled.Generation); err != nil {
 		return Prepared{}, err
 	}
@@ -124,6 +125,14 @@ func (n *Node) compile(ctx context.Context, in Input, current state.Generation) 
 		return Compiled{Generation: current}, nil
 	}
 	return Compile(ctx, n.Layout, n.Converter, in, current)
+}
+
+// hadSet reports whether the ledger knows of a set that was in force and whose
+// units are live.
+func (n *Node) hadSet() bool {
+	return slices.ContainsFunc(n.records(), func(r state.Record) bool {
+		return r.Target.Kind() == units.TargetUnit && r.State == state.Live
+	})
 }
 
 // damaged returns the units of the generation in force that are no longer as they

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,10 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 	if err != nil {
 		return 0, Input{}, err
 	}
-	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Moved: g.Moved}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources)}
+	if in.Moved, err = n.movesBack(number, numbers); err != nil {
+		return 0, Input{}, err
+	}
 	for i, r := range in.Resources {
 		if r.File == nil {
 			continue
@@ -48,6 +52,24 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 		in.Resources[i].File = &f
 	}
 	return number, in, nil
+}
+
+// movesBack returns where what moved since a generation was before that.
+func (n *Node) movesBack(number int, numbers []int) (units.Moves, error) {
+	back := units.Moves{Resources: map[units.Address]units.Address{}, Modules: map[string]string{}}
+	for _, later := range numbers {
+		if later <= number {
+			continue
+		}
+		g, err := state.ReadGeneration(n.Layout, later)
+		if err != nil {
+			return back, err
+		}
+		inverse := g.Moved.Inverse()
+		maps.Copy(back.Resources, inverse.Resources)
+		maps.Copy(back.Modules, inverse.Modules)
+	}
+	return back, nil
 }
 
 // before returns the generation that was in force before the present one.

@@ -189,7 +189,7 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 	for _, e := range emitted {
 		ours[e.Target] = true
 	}
-	names := slices.Concat(plan.Touched(), plan.TakenDown(), plan.Dependents)
+	names := slices.Concat(plan.Touched(), plan.TakenDown(), plan.Dependents, plan.Masked)
 	var events []state.Event
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -203,6 +203,8 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 		switch {
 		case slices.Contains(plan.Notified, name):
 			e.Why = state.Again
+		case slices.Contains(plan.Masked, name):
+			e.Why = state.Boot // what is started once it may be is started by that definition
 		case slices.Contains(plan.Idle, name):
 			e.Why = state.Idle
 		}
