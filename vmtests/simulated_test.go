@@ -109,7 +109,11 @@ func (v *played) Networks() []string { return v.lines("podman", "network", "ls",
 func (v *played) Volumes() []string { return v.lines("podman", "volume", "ls", "--format={{.Name}}") }
 
 func (v *played) Unit(name string) string {
-	state := v.Show(name, "LoadState", "ActiveState")
+	var state map[string]string
+	v.Await(name+" is at rest", func() bool {
+		state = v.Show(name, "LoadState", "ActiveState")
+		return state["ActiveState"] != "deactivating" && state["ActiveState"] != "activating"
+	})
 	return state["LoadState"] + " " + state["ActiveState"]
 }
 

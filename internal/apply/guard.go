@@ -18,6 +18,20 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 	if n.Systemd == nil {
 		return nil, nil
 	}
+	barred, err := n.barred(ctx, plan, desired)
+	if err != nil {
+		return nil, err
+	}
+	var faults units.Faults
+	for _, name := range slices.Sorted(maps.Keys(barred)) {
+		faults = append(faults, barred[name]...)
+	}
+	others, err := n.othersNeed(ctx, plan, desired)
+	return append(faults, others...), err
+}
+
+// barred returns what keeps the units of a plan from being acted on, by unit.
+func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) (map[string]units.Faults, error) {
 	names := slices.Concat(plan.Touched(), plan.Stop)
 	defined, err := n.foreign(ctx, names)
 	if err != nil {
@@ -28,14 +42,14 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 			defined[name] = path // as soon as systemd reads its units again
 		}
 	}
-	var faults units.Faults
+	faults := map[string]units.Faults{}
 	for _, r := range desired.Resources {
 		unit := units.Unit(r)
 		if !slices.Contains(names, unit) {
 			continue
 		}
 		if path := defined[unit]; path != "" {
-			faults = append(faults, taken(r, units.Of(units.TargetUnit, unit), "defined by "+path))
+			faults[unit] = append(faults[unit], taken(r, units.Of(units.TargetUnit, unit), "defined by "+path))
 		}
 		if r.Address.Kind != units.KindContainer {
 			continue
@@ -45,15 +59,21 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 			return nil, err
 		}
 		if there && o.Labels[units.MarkLabel] == "" {
-			faults = append(faults, taken(r, units.Object(r), objectHolder(units.Object(r), o)))
+			faults[unit] = append(faults[unit], taken(r, units.Object(r), objectHolder(units.Object(r), o)))
 		}
 	}
+	return faults, nil
+}
+
+// othersNeed refuses to take away a network or to copy a volume that a container
+// uses which is not ours.
+func (n *Node) othersNeed(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	inUse, err := n.inUse(ctx, plan.Free, desired)
 	if err != nil {
 		return nil, err
 	}
 	others, err := n.othersUse(ctx, plan)
-	return slices.Concat(faults, inUse, others), err
+	return append(inUse, others...), err
 }
 
 // inUse refuses to make anew a network that a container uses which is not ours:

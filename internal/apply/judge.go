@@ -290,7 +290,7 @@ func strayed(before, desired state.Generation, migrated map[units.Target]units.T
 			refused = append(refused, units.Fault{
 				Position: r.Position,
 				Message:  fmt.Sprintf("%s: would find %s at %s, where it has its data in %s", r.Address, there, path, then),
-				Hint:     fmt.Sprintf("keep the data with VolumeName: %q in the new volume, or declare the new volume in a switch of its own first", then.Name()),
+				Hint:     fmt.Sprintf("say where it came from with moved, or keep the data with VolumeName: %q in the new volume; to begin empty, declare the new volume in a switch of its own first", then.Name()),
 			})
 		}
 	}

@@ -269,7 +269,9 @@ func (n *Node) taken(ctx context.Context, fresh []units.Target, held map[units.T
 }
 
 func (n *Node) unitHolder(name string, u host.Unit) string {
-	if path := generator.Definition(n.Layout.Root, name); path != "" {
+	if path := generator.Definition(n.Layout.Root, name); isMask(path) {
+		return "masked by " + path
+	} else if path != "" {
 		return "defined by " + path
 	}
 	switch {

@@ -115,7 +115,7 @@ func (n *Node) obstructed(ctx context.Context, t state.Transition, desired units
 		return "", "", err
 	case known && to.State == state.Held && there:
 		return fmt.Sprintf("%s is there, held, with data of its own (%s)", t.To, to.Why),
-			"give the volume another name, or let the held one go first with \"meshgen gc --volumes\"", nil
+			"give the volume another name, or, if nothing in the held one is needed, remove it with its data by \"meshgen gc --volumes\"", nil
 	case known && to.State == state.Live && (to.Origin != originPartial || to.Resource != t.Resource):
 		return fmt.Sprintf("%s is that of %s", t.To, to.Resource), "give the volume another name", nil
 	}

@@ -143,9 +143,14 @@ func (n *Node) InForce() (state.Generation, error) {
 		return state.Generation{}, err
 	}
 	if n.inForce.Number != number {
-		if n.inForce, err = state.ReadGeneration(n.Layout, number); err != nil {
+		g, err := state.ReadGeneration(n.Layout, number)
+		if errors.Is(err, os.ErrNotExist) {
+			return state.Generation{}, nil // it is made anew
+		}
+		if err != nil {
 			return state.Generation{}, err
 		}
+		n.inForce = g
 	}
 	return n.inForce, nil
 }

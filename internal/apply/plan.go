@@ -51,6 +51,8 @@ type Plan struct {
 	// Masked are units that would be started, or started anew, if they were not
 	// masked: they are due once they are not.
 	Masked []string
+	// Barred are units that the plan would bring up again if they were not masked.
+	Barred []string
 	// Notified are those of Restart and ReloadUnits that a file makes act.
 	Notified []string
 	// Dependents are up, and go down with a unit that is taken down: they are
@@ -110,6 +112,23 @@ func (p Plan) Touched() []string {
 		names = append(names, h.New)
 	}
 	return names
+}
+
+// sparing returns the plan with nothing done to these units.
+func (p Plan) sparing(names map[string]units.Faults) Plan {
+	among := func(name string) bool { return len(names[name]) > 0 }
+	p.Rescue = slices.DeleteFunc(p.Rescue, among)
+	p.Stop = slices.DeleteFunc(p.Stop, among)
+	p.Restart = slices.DeleteFunc(p.Restart, among)
+	p.ReloadUnits = slices.DeleteFunc(p.ReloadUnits, among)
+	p.Start = slices.DeleteFunc(p.Start, among)
+	for _, h := range p.Handover { // what it was to take the place of still goes
+		if among(h.New) && !slices.Contains(p.Stop, h.Old) {
+			p.Stop = append(p.Stop, h.Old)
+		}
+	}
+	p.Handover = slices.DeleteFunc(p.Handover, func(h Handover) bool { return among(h.New) })
+	return p
 }
 
 // without returns the plan with these units down in the end, and not started for
@@ -509,13 +528,22 @@ func (p *planner) bridge() []string {
 
 // newUnit plans for a unit that the ledger does not have live.
 func (p *planner) newUnit(u state.Unit) {
-	if _, ok := p.handover[u.Name]; ok || p.start[u.Name] || p.seen.units[u.Name].Up() {
+	if _, ok := p.handover[u.Name]; ok || p.start[u.Name] || p.seen.units[u.Name].Up() || p.wasMasked(u.Resource) {
 		return
 	}
 	if u.Wanted {
 		p.start[u.Name] = true
 		p.because("start", u.Name, "new")
 	}
+}
+
+// wasMasked reports whether the resource is down, masked by its owner under the name
+// that it had.
+func (p *planner) wasMasked(a units.Address) bool {
+	return slices.ContainsFunc(p.records, func(r state.Record) bool {
+		seen := p.seen.units[r.Target.Name()]
+		return r.Resource == a && r.Target.Kind() == units.TargetUnit && r.State == state.Live && seen.Load == "masked" && !seen.Up()
+	})
 }
 
 func (p *planner) finish() Plan {
@@ -527,6 +555,9 @@ func (p *planner) finish() Plan {
 	}
 	for name, u := range p.seen.units {
 		if u.Load == "masked" { // systemd starts none of them
+			if p.start[name] && (p.stop[name] || p.undoes()) {
+				p.plan.Barred = append(p.plan.Barred, name)
+			}
 			delete(p.start, name)
 			delete(p.restart, name)
 			delete(p.reload, name)

@@ -44,12 +44,17 @@ func (n *Node) pull(ctx context.Context, p *Prepared) (pulled bool, err error) {
 		return false, err
 	}
 	var errs []error
+	var gone []state.Event
 	for _, image := range slices.Sorted(maps.Keys(wanted)) {
 		pulled = true
 		if err := n.Podman.Pull(ctx, image); err != nil {
 			r := wanted[image]
+			gone = append(gone, state.Event{Kind: state.EventRetire, Target: imageOf(r), Why: "it could not be pulled"})
 			errs = append(errs, fmt.Errorf("%s: %s: image %s is not on this machine: %w", r.Position, r.Address, image, err))
 		}
+	}
+	if len(gone) > 0 {
+		errs = append(errs, n.Ledger.Append(gone...))
 	}
 	return pulled, errors.Join(errs...)
 }

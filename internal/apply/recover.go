@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,6 +144,11 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 	if err != nil {
 		return Outcome{}, err
 	}
+	// Containers may have written to a copy for days: to go back would lose that.
+	copied := slices.ContainsFunc(n.records(), func(r state.Record) bool {
+		return r.Origin == originCopy && r.State == state.Live && r.Last.Generation == to.Number
+	})
+	o.Rollback = o.Rollback && !copied
 	return n.carry(ctx, m, o)
 }
 
@@ -166,9 +172,18 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 		return nil, err
 	}
 	plan = plan.without(idle, b.seen.units)
-	faults, err := n.guard(ctx, plan, to)
-	if err != nil || len(faults) > 0 {
-		return nil, errors.Join(err, faults.Err())
+	// What is somebody else's by now is let be, and told: to stop at it would keep
+	// all else down, and the manifest from mending it.
+	barred := map[string]units.Faults{}
+	if n.Systemd != nil {
+		if barred, err = n.barred(ctx, plan, to); err != nil {
+			return nil, err
+		}
+		plan = plan.sparing(barred)
+		faults, err := n.othersNeed(ctx, plan, to)
+		if err != nil || len(faults) > 0 {
+			return nil, errors.Join(err, faults.Err())
+		}
 	}
 	plan.Reread = n.Systemd != nil && !n.Booting // what systemd was given last is not known
 	events, err := n.emissions(plan, to)
@@ -180,7 +195,14 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 			return nil, err
 		}
 	}
-	return n.move(b, plan, to, progress), nil
+	m := n.move(b, plan, to, progress)
+	for _, name := range slices.Sorted(maps.Keys(barred)) {
+		m.fail(name, barred[name])
+	}
+	for _, name := range plan.Barred {
+		m.fail(name, fmt.Errorf("%s: is masked, and so not started", name))
+	}
+	return m, nil
 }
 
 // sweep removes the temporaries that a switch cut short may have left beside the
