@@ -108,6 +108,8 @@ func (c *comparison) resource(r units.Resource) {
 		c.add(c.transfer(r.Address, targets))
 		c.transferred[record.Resource] = true
 		former = record.Resource
+	case c.left(r.Address, targets):
+		return
 	default:
 		c.add(Transition{Kind: Create, Resource: r.Address, To: first})
 		return
@@ -126,6 +128,29 @@ func (c *comparison) resource(r units.Resource) {
 	if ours && !renamed && changed {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
 	}
+}
+
+// left tells of a volume that the resource left behind, held, when it was no longer
+// declared, and that has another name than the one it is to have now: with its
+// data, that is a rename.
+func (c *comparison) left(a units.Address, targets []units.Target) bool {
+	var last Record
+	for _, r := range c.of[a] {
+		switch {
+		case r.Target.Kind() != units.TargetVolume || r.State != Held:
+		case slices.Contains(targets, r.Target):
+			return false // it is taken up again
+		case !r.Last.Time.Before(last.Last.Time):
+			last = r
+		}
+	}
+	for _, t := range targets {
+		if last.Target != "" && t.Kind() == units.TargetVolume {
+			c.add(Transition{Kind: Rename, Resource: a, From: last.Target, To: t})
+			return true
+		}
+	}
+	return false
 }
 
 // drifted tells what other hands did to a unit that is declared and ours.

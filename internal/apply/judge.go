@@ -303,13 +303,15 @@ func moved(before state.Generation, desired map[units.Address]units.Resource, r 
 	var gone []units.Resource
 	for _, former := range before.Resources {
 		_, stays := desired[former.Address]
-		if stays || former.Address.Kind != r.Address.Kind || former.Value("Container", "Image") != r.Value("Container", "Image") {
+		if stays || former.Address.Kind != r.Address.Kind {
 			continue
 		}
 		if former.Address.ID == r.Address.ID {
 			return former, true
 		}
-		gone = append(gone, former)
+		if former.Value("Container", "Image") == r.Value("Container", "Image") {
+			gone = append(gone, former)
+		}
 	}
 	if len(gone) != 1 {
 		return units.Resource{}, false

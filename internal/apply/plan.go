@@ -385,6 +385,7 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 		if seen.Active != "activating" || seen.Sub == "auto-restart" {
 			p.plan.Confirm = append(p.plan.Confirm, u.Name)
 		}
+	case !seen.Up() && r.Due && r.DueWhy == state.Last && r.Invocation != p.seen.invocations[u.Name]: // it had its job since
 	case !seen.Up() || (r.Due && seen.Active == "deactivating"):
 		if r.Due || ((r.Digest != u.Digest || p.lost) && u.Wanted) {
 			p.start[u.Name] = true
@@ -551,6 +552,9 @@ func (p *planner) finish() Plan {
 		u, kept := p.unit[r.Target.Name()]
 		if kept && r.Digest != u.Digest && u.Wanted && p.seen.units[u.Name].Load == "masked" {
 			p.plan.Masked = append(p.plan.Masked, u.Name)
+			if !p.seen.units[u.Name].Up() {
+				p.plan.Idle = append(p.plan.Idle, u.Name)
+			}
 		}
 	}
 	for name, u := range p.seen.units {

@@ -203,8 +203,6 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 		switch {
 		case slices.Contains(plan.Notified, name):
 			e.Why = state.Again
-		case slices.Contains(plan.Masked, name):
-			e.Why = state.Boot // what is started once it may be is started by that definition
 		case slices.Contains(plan.Idle, name):
 			e.Why = state.Idle
 		}
