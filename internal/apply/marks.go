@@ -33,9 +33,7 @@ type rebuilder struct {
 // take records a target as ours.
 func (b *rebuilder) take(m Mark, e state.Event) {
 	e.Kind, e.Target, e.Resource = state.EventEmit, m.Target, m.Resource
-	if e.Origin != originPartial {
-		e.Origin = rebuilt
-	}
+	e.Origin = rebuilt
 	e.Generation = cmp.Or(e.Generation, b.number)
 	b.marks.events = append(b.marks.events, e)
 	if !b.taken[m.Target] {
@@ -200,8 +198,11 @@ func (b *rebuilder) object(t units.Target, o host.Object) {
 	case err != nil:
 		b.leave(t, "bears a mark that is no address: "+mark)
 	case t.Kind() == units.TargetVolume && b.copyOf(t) != "":
-		b.take(Mark{Target: t, Resource: a, State: Stale, Detail: "a copy that was not in force yet"},
-			state.Event{Origin: originPartial, Definition: string(b.copyOf(t))})
+		// A set on its way into force looks like one on its way out, whose
+		// containers have written to the copy.
+		detail := "a copy of " + string(b.copyOf(t)) + ", which may not be whole"
+		b.take(Mark{Target: t, Resource: a, State: string(state.Held), Detail: detail}, state.Event{})
+		b.add(state.Event{Kind: state.EventHold, Target: t, Why: detail})
 	case t.Kind() == units.TargetVolume:
 		b.take(Mark{Target: t, Resource: a, State: string(state.Held)}, state.Event{})
 		b.add(state.Event{Kind: state.EventHold, Target: t, Why: "no longer declared; it holds data"})
@@ -210,8 +211,8 @@ func (b *rebuilder) object(t units.Target, o host.Object) {
 	}
 }
 
-// copyOf returns the volume that a switch which was cut short before its set was in
-// force was on its way to copy to this one; "" where there is none.
+// copyOf returns the volume that a switch which was cut short copied, or was to copy,
+// to this one; "" where there is none.
 func (b *rebuilder) copyOf(t units.Target) units.Target {
 	for _, g := range b.others {
 		if g.Number != b.marks.Pending {

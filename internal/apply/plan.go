@@ -232,6 +232,9 @@ func (p *planner) names() {
 	for _, r := range p.desired.Resources {
 		for _, t := range units.Targets(r) {
 			declared[t] = true
+			if t.Kind() == units.TargetFile && p.kept[t] {
+				continue // what is not written is not recorded
+			}
 			if p.emits(t, r) {
 				p.plan.Emit = append(p.plan.Emit, t)
 			}
