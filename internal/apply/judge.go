@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -344,7 +345,7 @@ func mounts(r units.Resource) map[string]string {
 	found := map[string]string{}
 	for _, v := range r.Values("Container", "Volume") {
 		if fields := strings.Split(v, ":"); len(fields) > 1 {
-			found[fields[1]] = fields[0]
+			found[filepath.Clean(fields[1])] = clean(fields[0])
 		}
 	}
 	for _, v := range r.Values("Container", "Mount") {
@@ -354,7 +355,15 @@ func mounts(r units.Resource) map[string]string {
 			options[name] = value
 		}
 		path := cmp.Or(options["destination"], options["dst"], options["target"])
-		found[path] = cmp.Or(options["source"], options["src"])
+		found[filepath.Clean(path)] = clean(cmp.Or(options["source"], options["src"]))
 	}
 	return found
+}
+
+// clean returns the shortest form of what is mounted, where that is a path.
+func clean(source string) string {
+	if filepath.IsAbs(source) {
+		return filepath.Clean(source)
+	}
+	return source
 }

@@ -491,7 +491,7 @@ func TestVolumeGoesToAnotherContainer(t *testing.T) {
 	had := func(x, y string) state.Generation {
 		return generation(1, container("x", "x", x), container("y", "y", y), volume("v", "v"))
 	}
-	for _, source := range []string{"v.volume", "/srv/data", "outside"} {
+	for _, source := range []string{"v.volume", "/srv/data", "/srv/data/", "outside"} {
 		for _, test := range []struct{ before, after [2]string }{
 			{[2]string{source + ":/data", ":"}, [2]string{":", source + ":/data"}},
 			{[2]string{source + ":/data", "other:/data"}, [2]string{"other:/data", source + ":/data"}},
