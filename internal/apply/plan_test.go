@@ -888,3 +888,13 @@ func TestRefusalsAreSorted(t *testing.T) {
 		t.Errorf("in lines %v", lines)
 	}
 }
+
+// A path is the same however it is written: the container would find an empty
+// volume where it has its data.
+func TestEmptyVolumeUnderAnotherSpellingIsRefused(t *testing.T) {
+	b := running(generation(1, container("x", "x", "Volume=v.volume:/data"), volume("v", "v")))
+	_, refused := judge(b, generation(2, container("x", "x", "Volume=w.volume:/data/"), volume("w", "w")))
+	if len(refused) != 1 {
+		t.Errorf("refused: %v", refused)
+	}
+}
