@@ -120,6 +120,11 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	if err != nil {
 		return o.switchRejected(cmd, inForce.Number, a, err)
 	}
+	for _, t := range p.Transitions {
+		if t.Reason != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
+			show.line(t.Resource.String() + ": " + t.Reason)
+		}
+	}
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
 	})
