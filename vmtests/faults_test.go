@@ -21,7 +21,7 @@ var harmless = []struct{ call, why string }{
 	{"unlinkat (/etc/meshgen/generations/.staging|/run/(meshgen|systemd/system)/[^:]+)", "rmdir is tried next, and its answer is the one that counts: nothing is there, or it was a directory"},
 	{"linkat /etc/meshgen/generations/.*", "where it cannot be a link to that of the generation before, it is a copy"},
 	{"unlinkat /dev/shm/meshgen-quadlet-[0-9/a-z.-]+", "the converter's own directory, in memory"},
-	{"mkdirat /dev/shm/meshgen-quadlet-[0-9]+", "the converter works in /tmp where it cannot in memory"},
+	{"mkdirat /dev/shm/meshgen-quadlet-[0-9-]+", "the converter works in /tmp where it cannot in memory"},
 }
 
 // A rename in which one call that changes or syncs a file fails, each in turn:

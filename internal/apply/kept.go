@@ -28,7 +28,7 @@ func (n *Node) keptOptions(b before, compiled Compiled) units.Faults {
 		}
 		text := string(compiled.Tree.Files[filepath.Join(generator.NormalDir, units.Unit(r))])
 		was, known := n.lastMade(record)
-		if !known || text == "" || !strings.Contains(making(was), " create ") || making(was) == making(text) {
+		if !known || text == "" || making(was) == making(text) {
 			continue // a rebuilt ledger has it from a mark, and knows no options
 		}
 		faults = append(faults, units.Fault{
@@ -40,15 +40,21 @@ func (n *Node) keptOptions(b before, compiled Compiled) units.Faults {
 	return faults
 }
 
-// lastMade returns the definition that the unit of a kept object had last.
+// lastMade returns the definition that the unit had last which made a kept object.
 func (n *Node) lastMade(object state.Record) (definition string, known bool) {
 	var last state.Moment
 	for _, r := range n.Ledger.Of(object.Resource) {
-		if r.Target.Kind() == units.TargetUnit && !r.Last.Time.Before(last.Time) && r.Definition != "" {
+		if r.Target.Kind() == units.TargetUnit && !r.Last.Time.Before(last.Time) && makes(r.Definition, object.Target.Name()) {
 			definition, known, last = r.Definition, true, r.Last
 		}
 	}
 	return definition, known
+}
+
+// makes reports whether a unit makes the object of that name, which ends what it
+// runs: podman-volume-create(1), podman-network-create(1).
+func makes(definition, name string) bool {
+	return strings.HasSuffix(strings.TrimSpace(making(definition)), " "+name)
 }
 
 // making returns what a unit runs to make its object, without our mark.
