@@ -56,7 +56,6 @@ type play struct {
 	born     map[string]int // volumes that ever were
 	boots    bool           // what starts is started by a boot or by hand
 	died     bool           // the last switch did
-	booted   bool           // since the first
 	heldBack bool           // the last boot did not recover
 }
 
@@ -207,6 +206,7 @@ func (p *play) doSwitch(words []string) {
 	}
 	m := p.manifest.sound()
 	p.compiled[m.digest()] = m
+	p.noteMasked(m)
 	p.host.Kill(kill, cut)
 	r := p.run(m)
 	died := p.host.Dead()
@@ -341,7 +341,7 @@ func (p *play) reboot() {
 	p.boots, p.heldBack = true, false
 	p.must(p.host.Cut())
 	p.must(p.host.Boot())
-	p.boots, p.booted = false, true
+	p.boots = false
 	clear(p.down)
 	p.found.reboot(p.host)
 	p.noteDown(func(declaration) bool { return false })
@@ -361,6 +361,21 @@ func (p *play) noteDown(sure func(declaration) bool) {
 		p.down[d.base()] = ""
 		if sure(d) {
 			p.down[d.base()] = m.runs(d) + forAddress + d.address.String()
+		}
+	}
+}
+
+// noteMasked has what is down and masked, under whatever name it had, stay down or
+// not: the mask is of a name, and its owner's word.
+func (p *play) noteMasked(m manifest) {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return
+	}
+	for _, r := range ledger.Live() {
+		_, active := p.host.UnitState(r.Target.Name())
+		if d, declared := m[r.Resource]; declared && p.isMasked(r.Target) && active != "active" {
+			p.down[d.base()] = ""
 		}
 	}
 }

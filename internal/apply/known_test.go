@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"meshgen/internal/simulated"
+	"meshgen/units"
 )
 
 // aside says whether what is known to go wrong is left out.
@@ -18,9 +19,9 @@ const (
 // known reports whether what comes by hand would meet a fault that is known and
 // not mended.
 //
-// After a boot the owner's definition comes before ours while our container runs.
-// The ledger has not got the id of the container that boot started, and takes it
-// for the owner's.
+// The owner's definition comes before ours while our container runs, and the ledger
+// has not got the id of that, since boot started it, or a switch that died: it is
+// taken for the owner's.
 //
 // What is masked while it runs keeps its network from going, and every switch says
 // so.
@@ -30,6 +31,12 @@ func (p *play) known(kind, name string) bool {
 			return c.Unit == name && len(c.Networks) > 0
 		})
 	}
-	_, active := p.host.UnitState(strings.TrimSuffix(name, ".service") + ".service")
-	return p.booted && (kind == "unit" || kind == "quadlet") && active == "active"
+	if ledger := p.ledgerOrNone(); ledger != nil && (kind == "unit" || kind == "quadlet") {
+		unit := strings.TrimSuffix(name, ".service") + ".service"
+		record, _ := ledger.Record(units.Of(units.TargetUnit, unit))
+		return slices.ContainsFunc(p.host.Containers(), func(c simulated.Container) bool {
+			return c.Unit == unit && c.ID != record.Container
+		})
+	}
+	return false
 }

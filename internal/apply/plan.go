@@ -469,7 +469,9 @@ func (p *planner) renamedUnit(r state.Record, name string) {
 	p.because("stop", name, "renamed to "+successor)
 	p.because("start", successor, "renamed from "+name)
 	p.because(HandOver, successor, "takes the place of "+name)
-	if p.seen.units[successor].Up() || p.handover[successor] != "" || !p.bridgeable(successor) {
+	// A masked unit has lost what would stop its container: it is seen down first.
+	masked := p.seen.units[name].Load == "masked"
+	if masked || p.seen.units[successor].Up() || p.handover[successor] != "" || !p.bridgeable(successor) {
 		p.stop[name] = true
 		p.succeed(r.Resource)
 		return

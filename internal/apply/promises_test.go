@@ -288,11 +288,12 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 }
 
 // mayRefuse reports whether something found has the name of something that is
-// ours, a new address has names of two that go, or a container is to get another
+// ours, a new address has names of two that go, a volume comes back under another
+// name, or a container is to get another
 // volume.
 func (p *play) mayRefuse(m manifest) bool {
 	was := p.inForce()
-	if ambiguous(was, m) {
+	if ambiguous(was, m) || p.leftAnother(m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
@@ -315,6 +316,19 @@ func (p *play) mayRefuse(m manifest) bool {
 		}
 	}
 	return false
+}
+
+// leftAnother reports whether a volume comes back under another name than the one
+// by which it was kept.
+func (p *play) leftAnother(m manifest) bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return false
+	}
+	return slices.ContainsFunc(ledger.Live(), func(r state.Record) bool {
+		d, declared := m[r.Resource]
+		return declared && r.State == state.Held && r.Target.Kind() == units.TargetVolume && units.Object(resource(d, m)) != r.Target
+	})
 }
 
 // ambiguous reports whether a resource at a new address has the names of more than
@@ -402,7 +416,7 @@ func (p *play) ledgerIs(m manifest, r run) {
 				p.Errorf("the ledger has %s as live, and nothing declares it", t)
 			}
 			delete(want, t)
-			if record.Due && !p.isMasked(t) {
+			if record.Due && !p.isMasked(t) && p.holds(t) == "" { // what is its owner's cannot be started
 				p.Errorf("%s is still due", t)
 			}
 		}

@@ -56,7 +56,7 @@ func subnetsOf(r units.Resource) []netip.Prefix {
 func (p *planner) madeBy(r units.Resource) bool {
 	unit := units.Unit(r)
 	record := p.record[units.Of(units.TargetUnit, unit)]
-	return record.Started == p.unit[unit].Digest && (!record.Due || record.Invocation == p.seen.invocations[unit])
+	return p.seen.units[unit].Up() && record.Started == p.unit[unit].Digest && (!record.Due || record.Invocation == p.seen.invocations[unit])
 }
 
 // networksByObject returns the networks of a generation by what podman knows
