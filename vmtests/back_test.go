@@ -188,3 +188,37 @@ containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "n
 	v.mustRun("ant")
 	v.mustBeDone()
 }
+
+// The set in force is lost, and a unit of what is to be put in its place fails: there
+// is nothing to go back to, and all else runs on.
+func TestLostSetIsNotRolledBackToNothing(t *testing.T) {
+	v := Boot(t)
+	manifest := func(more string) string {
+		return single(fmt.Sprintf(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none"}}
+containers: y: Container: {Image: "localhost/probe:1", Network: "none"%s}
+files: f: {path: "/etc/lost.conf", content: "x"}`, more))
+	}
+	v.WriteManifest(manifest(""))
+	v.Switch()
+	before := v.invocation("ant")
+	v.Run("rm", "/etc/meshgen/current")
+	v.WriteManifest(manifest(`, Exec: "no-such-program"`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 4 {
+		t.Errorf("switch: %+v", r)
+	}
+	if v.invocation("ant") != before || !v.Exists("/etc/lost.conf") {
+		t.Error("what ran was taken away")
+	}
+	v.WriteManifest(manifest(""))
+	v.Switch()
+	v.mustRun("ant", "m-y")
+	// Cut short before it is in force, it is finished, and takes nothing away.
+	v.Run("rm", "/etc/meshgen/current")
+	v.Run("sh", "-c", "nth -only=/etc/meshgen/current -kill=1 meshgen switch || true")
+	v.Switch()
+	v.mustRun("ant", "m-y")
+	if v.invocation("ant") != before {
+		t.Error("it was restarted")
+	}
+	v.mustBeDone()
+}

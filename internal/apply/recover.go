@@ -60,6 +60,10 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	}
 	sweepTemps(n.Layout)
 	ctx = context.WithoutCancel(ctx)
+	lost := n.lostBefore(current, s.Generation)
+	if lost && n.Booting {
+		return Outcome{}, fmt.Errorf("%s: nothing is in force, and the ledger has a set\nhint: meshgen switch makes it anew", n.Layout.Current())
+	}
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
 	}
@@ -73,6 +77,9 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	aim, err := n.generation(s.Generation)
 	if err != nil {
 		return Outcome{}, err
+	}
+	if lost {
+		return n.advance(ctx, current, aim, o, progress)
 	}
 	return n.retreat(ctx, aim, current, state.Undone, undo{idle: n.idle()}, progress)
 }

@@ -213,11 +213,12 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 
 // carry carries a move through, and brings the old set back where it fails.
 func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
-	m.fragile = o.Rollback && m.from.Number != m.to.Number
+	lost := n.lostBefore(m.from, m.to.Number)
+	m.fragile = o.Rollback && m.from.Number != m.to.Number && !lost
 	err := m.act(ctx)
 	failed := m.reports(ctx)
 	switch {
-	case err != nil && !m.inForce && m.from.Number == m.to.Number:
+	case err != nil && !m.inForce && (m.from.Number == m.to.Number || lost):
 		// There is no other set to bring back: what was to be put right stays
 		// as it is, and must not stand in the way of the next switch.
 		return n.giveUp(m, err)
@@ -243,6 +244,15 @@ func (n *Node) reopen() {
 		_ = n.Ledger.Close() // every append that returned is on the disk
 		n.Ledger = ledger
 	}
+}
+
+// lostBefore reports whether nothing was in force before a switch, though the ledger
+// has units of an earlier set: what was in force is lost, and to go back to nothing
+// would take away all that runs.
+func (n *Node) lostBefore(from state.Generation, to int) bool {
+	return from.Number == 0 && slices.ContainsFunc(n.records(), func(r state.Record) bool {
+		return r.Target.Kind() == units.TargetUnit && r.State == state.Live && r.First.Generation < to
+	})
 }
 
 // giveUp ends a switch that was to put the set in force right, and could not.
