@@ -221,4 +221,13 @@ files: f: {path: "/etc/lost.conf", content: "x"}`, more))
 		t.Error("it was restarted")
 	}
 	v.mustBeDone()
+	// So too where its own generation is gone.
+	v.Run("rm", "/etc/meshgen/current")
+	v.Run("sh", "-c", "nth -only=/etc/meshgen/current -kill=1 meshgen switch || true; rm -r /etc/meshgen/generations/*")
+	v.Switch()
+	v.mustRun("ant", "m-y")
+	if v.invocation("ant") != before || !v.Exists("/etc/lost.conf") {
+		t.Error("what ran was taken away")
+	}
+	v.mustBeDone()
 }

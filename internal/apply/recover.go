@@ -78,6 +78,11 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	if err != nil {
 		return Outcome{}, err
 	}
+	if lost && len(aim.Resources) == 0 {
+		// Its generation is gone as well: the switch that follows makes the set anew.
+		end := n.Ledger.Append(state.Event{Kind: state.EventEnd, Generation: s.Generation, Result: state.Undone})
+		return Outcome{From: s.Generation, Result: state.Undone}, errors.Join(end, state.ClearPending(n.Layout))
+	}
 	if lost {
 		return n.advance(ctx, current, aim, o, progress)
 	}
