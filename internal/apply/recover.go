@@ -60,7 +60,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	}
 	sweepTemps(n.Layout)
 	ctx = context.WithoutCancel(ctx)
-	lost := n.lostBefore(current, s.Generation)
+	lost := n.lostBefore(current)
 	if lost && n.Booting {
 		return Outcome{}, fmt.Errorf("%s: nothing is in force, and the ledger has a set\nhint: meshgen switch makes it anew", n.Layout.Current())
 	}

@@ -213,7 +213,7 @@ func (n *Node) due(plan Plan, emitted []state.Event) []state.Event {
 
 // carry carries a move through, and brings the old set back where it fails.
 func (n *Node) carry(ctx context.Context, m *move, o Options) (Outcome, error) {
-	lost := n.lostBefore(m.from, m.to.Number)
+	lost := n.lostBefore(m.from)
 	m.fragile = o.Rollback && m.from.Number != m.to.Number && !lost
 	err := m.act(ctx)
 	failed := m.reports(ctx)
@@ -246,12 +246,12 @@ func (n *Node) reopen() {
 	}
 }
 
-// lostBefore reports whether nothing was in force before a switch, though the ledger
-// has units of an earlier set: what was in force is lost, and to go back to nothing
-// would take away all that runs.
-func (n *Node) lostBefore(from state.Generation, to int) bool {
-	return from.Number == 0 && slices.ContainsFunc(n.records(), func(r state.Record) bool {
-		return r.Target.Kind() == units.TargetUnit && r.State == state.Live && r.First.Generation < to
+// lostBefore reports whether nothing was in force before a switch, though one had
+// brought a set into force by then: that is lost, and to go back to nothing would
+// take away all that runs.
+func (n *Node) lostBefore(from state.Generation) bool {
+	return from.Number == 0 && slices.ContainsFunc(n.Switches(), func(s state.Switch) bool {
+		return s.Result == state.Done || s.Result == state.Failed
 	})
 }
 
