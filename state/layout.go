@@ -68,7 +68,7 @@ func (l Layout) Ledger() string { return filepath.Join(l.State, "ledger") }
 // Lock returns the lock's file.
 func (l Layout) Lock() string { return filepath.Join(l.State, "lock") }
 
-// Backups returns the directory of what was adopted or drifted.
+// Backups returns the directory of files of ours that other hands had changed.
 func (l Layout) Backups() string { return filepath.Join(l.State, "backups") }
 
 // Bridge returns the directory that is there while systemd is to know two

@@ -55,7 +55,7 @@ type Record struct {
 	// Recorded is its resource in the ledger, where [Rehome] led on from it.
 	Recorded units.Address `json:"-"`
 	State    TargetState   `json:"state"`
-	Origin   string        `json:"origin,omitempty"` // written, adopted, found; once forgotten, what it was
+	Origin   string        `json:"origin,omitempty"` // how it came to be ours: written, pulled, rebuilt, a copy; or found. Once forgotten, what it was
 
 	// Digest and Definition are as last emitted, or Digest as last found.
 	Digest     string `json:"digest,omitempty"`

@@ -14,7 +14,7 @@ import (
 )
 
 // everyPoint has a matrix run at all of its points, each in every way, which
-// takes half an hour: make crash-test.
+// takes about an hour: make crash-test.
 func everyPoint() bool { return os.Getenv("MESHGEN_EVERY_POINT") == "1" }
 
 // points are the numbers of the calls that are to be hit, of so many: all of

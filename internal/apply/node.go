@@ -1,7 +1,7 @@
 // Package apply moves a node from the set it runs to the set it is told to run,
 // and is the only writer of managed things.
 //
-// [Prepare] compiles, looks, compares and judges, and touches nothing; [Switch]
+// [Node.Prepare] compiles, looks, compares and judges, and touches nothing; [Node.Switch]
 // does the same and then acts. What is prepared is plain values: a generation,
 // transitions, a plan. Finishing or undoing a switch that was cut short and
 // rolling back are the same acts with another generation as their aim.

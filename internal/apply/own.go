@@ -54,9 +54,6 @@ func (p Plan) ownLast(own, invocation string) Plan {
 	return p
 }
 
-// because gives the reason for an act; the last one counts.
-func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit}] = reason }
-
 // giveLast gives the job that was put off.
 func (m *move) giveLast(ctx context.Context) error {
 	last := m.plan.Last

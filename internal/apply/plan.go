@@ -83,6 +83,9 @@ type reasonKey struct {
 // Reason says why a unit is acted on; "" where that needs no words.
 func (p Plan) Reason(op Op, unit string) string { return p.reasons[reasonKey{op, unit}] }
 
+// because gives the reason for an act; the last one counts.
+func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit}] = reason }
+
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
 	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
