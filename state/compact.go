@@ -219,7 +219,7 @@ func (b *book) restore(e Event) error {
 		return nil
 	case EventBegin, EventEnd:
 		return b.take(e)
-	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire, EventBind:
+	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventRetire, EventBind:
 		return fmt.Errorf("%s: among the lines that stand for an earlier log", e.Kind)
 	}
 	return e.check()

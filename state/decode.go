@@ -145,6 +145,9 @@ func (d *decoder) event(e *Event, key string) (ok bool) {
 }
 
 func (d *decoder) transition(t *Transition, key string) bool {
+	if key == "facts" {
+		return d.facts(t)
+	}
 	s, ok := d.text()
 	if !ok {
 		return false
@@ -162,6 +165,8 @@ func (d *decoder) transition(t *Transition, key string) bool {
 		t.Decision = Decision(s)
 	case "policy":
 		t.Policy = s
+	case "policySum":
+		t.PolicySum = s
 	case "reason":
 		t.Reason = s
 	case "position":
@@ -170,6 +175,17 @@ func (d *decoder) transition(t *Transition, key string) bool {
 		ok = false
 	}
 	return ok
+}
+
+func (d *decoder) facts(t *Transition) bool {
+	if t.Facts != nil {
+		return false // as below: encoding/json would merge the two
+	}
+	t.Facts = map[string]string{}
+	return d.object(func(key string) (ok bool) {
+		t.Facts[key], ok = d.text()
+		return ok
+	})
 }
 
 func (d *decoder) record(r *Record, key string) (ok bool) {

@@ -35,6 +35,12 @@ const (
 	// EventForget lets a live or held target go at its owner's word, without
 	// proof of its absence: what is there is the owner's from now on.
 	EventForget EventKind = "forget"
+	// EventAdopt says of a live target that what had the name was not ours, and
+	// how it is given back: see [Adoption].
+	EventAdopt EventKind = "adopt"
+	// EventRelease says that what was adopted is given back. It is the owner's from
+	// now on.
+	EventRelease EventKind = "release"
 	// EventRetire says that the target's absence was seen.
 	EventRetire EventKind = "retire"
 	// EventEnd closes the switch to Generation with a Result.
@@ -76,7 +82,9 @@ type Event struct {
 	// where it has none.
 	Invocation string `json:"invocation,omitempty"`
 	Container  string `json:"container,omitempty"`
-	// Of find, hold, forget, retire and due.
+	// Of adopt.
+	Adoption *Adoption `json:"adoption,omitempty"`
+	// Of find, hold, forget, release, retire and due.
 	Why string `json:"why,omitempty"`
 
 	// Of begin.
@@ -101,7 +109,12 @@ func (e Event) check() error {
 		if e.Target == "" || e.Resource == (units.Address{}) || e.Generation < 1 {
 			return fmt.Errorf("emit of %q: a target, a resource and a generation are needed", e.Target)
 		}
-	case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire:
+	case EventAdopt:
+		if e.Adoption == nil {
+			return fmt.Errorf("adopt of %q: what it was is needed", e.Target)
+		}
+		return e.checkTarget()
+	case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRelease, EventRetire:
 		return e.checkTarget()
 	case EventBind:
 		if e.Machine == "" {
@@ -125,7 +138,10 @@ func (e Event) legible() error {
 		string(e.Target), e.Resource.String(), e.Digest, e.Definition, e.Origin, e.Invocation, e.Why, e.Manifest, e.Machine,
 	}
 	for _, t := range e.Transitions {
-		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.Reason, t.Position.String())
+		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.PolicySum, t.Reason, t.Position.String())
+		for key, value := range t.Facts {
+			texts = append(texts, key, value)
+		}
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) {

@@ -51,27 +51,30 @@ func (m model) record(t units.Target) (Record, bool) {
 	}
 	r.Emissions = len(emits)
 	for i, e := range about {
-		before, _ := last(about[:i], EventEmit, EventHold, EventFind, EventForget, EventRetire)
+		before, _ := last(about[:i], EventEmit, EventHold, EventFind, EventForget, EventRelease, EventRetire)
 		if e.Kind == EventEmit && before.Kind == EventHold {
 			r.HeldUntil = e.Generation
 		}
 	}
 	shape, _ := last(about, EventEmit, EventFind)
 	r.Digest, r.Definition = shape.Digest, shape.Definition
-	switch fate, at := last(about, EventEmit, EventHold, EventFind, EventForget, EventRetire); fate.Kind {
+	switch fate, at := last(about, EventEmit, EventHold, EventFind, EventForget, EventRelease, EventRetire); fate.Kind {
 	case EventHold:
 		r.State, r.Why = Held, fate.Why
-	case EventFind, EventForget:
+	case EventFind, EventForget, EventRelease:
 		r.State, r.Why, r.Found = Found, fate.Why, m.moment(about[at])
 	case EventRetire:
 		r.State, r.Why, r.Retired = Retired, fate.Why, m.moment(about[at])
-	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind, EventRecord:
+	case EventBegin, EventEmit, EventDue, EventStarted, EventAdopt, EventEnd, EventBind, EventRecord:
+	}
+	if adopted, _ := last(about, EventAdopt, EventRelease); adopted.Kind == EventAdopt {
+		r.Adoption = adopted.Adoption
 	}
 	r.Origin = origin(about)
-	if started, _ := last(about, EventStarted, EventForget, EventRetire); started.Kind == EventStarted {
+	if started, _ := last(about, EventStarted, EventForget, EventRelease, EventRetire); started.Kind == EventStarted {
 		r.Started, r.Invocation, r.Container = started.Digest, started.Invocation, started.Container
 	}
-	due, _ := last(about, EventDue, EventStarted, EventHold, EventForget, EventRetire)
+	due, _ := last(about, EventDue, EventStarted, EventHold, EventForget, EventRelease, EventRetire)
 	if r.Due = due.Kind == EventDue; r.Due {
 		r.DueWhy = due.Why
 	}
@@ -81,11 +84,14 @@ func (m model) record(t units.Target) (Record, bool) {
 // origin is found where the name was found when it was not known, or retired:
 // not where it was forgotten just before, or found.
 func origin(about []Event) string {
-	e, at := last(about, EventEmit, EventFind)
-	if e.Kind != EventFind {
+	e, at := last(about, EventEmit, EventFind, EventRelease)
+	switch {
+	case at < 0 || e.Kind == EventEmit:
 		return e.Origin
+	case e.Kind == EventRelease:
+		return OriginReleased
 	}
-	if before, _ := last(about[:at], EventEmit, EventFind, EventForget, EventRetire); before.Kind == EventForget || before.Kind == EventFind {
+	if before, _ := last(about[:at], EventEmit, EventFind, EventForget, EventRelease, EventRetire); before.Kind == EventForget || before.Kind == EventFind || before.Kind == EventRelease {
 		return origin(about[:at])
 	}
 	return "found"
@@ -124,6 +130,10 @@ func (m model) admits(e Event) bool {
 		return !ours
 	case EventRetire:
 		return known
+	case EventAdopt:
+		return known && r.State == Live
+	case EventRelease:
+		return r.Adoption != nil
 	case EventEmit, EventBind, EventRecord:
 	}
 	return true
@@ -134,14 +144,14 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	e := Event{
 		Kind: rapid.SampledFrom([]EventKind{
 			EventBegin, EventEmit, EventEmit, EventEmit, EventDue, EventStarted, EventHold, EventRetire, EventEnd,
-			EventFind, EventForget,
+			EventFind, EventForget, EventAdopt, EventRelease,
 		}).Draw(t, "kind"),
 		Time: at, Generation: rapid.IntRange(1, 3).Draw(t, "generation"),
 	}
 	switch e.Kind {
 	case EventBegin:
 		e.From, e.Manifest = e.Generation-1, word("manifest")
-		e.Transitions = rapid.SliceOfN(rapid.Just(Transition{Kind: Rename, Resource: server, From: "unit:a", To: "unit:b", Reason: "\x1b\u2028"}), 0, 2).Draw(t, "transitions")
+		e.Transitions = rapid.SliceOfN(rapid.Just(Transition{Kind: Rename, Resource: server, From: "unit:a", To: "unit:b", Reason: "\x1b\u2028", Facts: map[string]string{"kind": "\x1b"}, PolicySum: "0"}), 0, 2).Draw(t, "transitions")
 		if len(e.Transitions) == 0 {
 			e.Transitions = nil
 		}
@@ -155,8 +165,10 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	case EventStarted:
 		e.Digest, e.Invocation = word("digest"), word("invocation")
 		e.Container = rapid.StringMatching("[0-9a-f]{0,5}").Draw(t, "container")
-	case EventHold, EventForget, EventRetire:
+	case EventHold, EventForget, EventRelease, EventRetire:
 		e.Why = word("why")
+	case EventAdopt:
+		e.Adoption = &Adoption{What: "file", ID: word("id"), Running: rapid.Bool().Draw(t, "running"), Files: []AdoptedFile{{Path: "/" + word("path"), Copy: "1"}}}
 	case EventFind:
 		e.Why, e.Digest = word("why"), word("digest")
 	case EventDue:

@@ -77,6 +77,10 @@ type Record struct {
 	// where none did.
 	HeldUntil int `json:"heldUntil,omitempty"`
 
+	// Adoption is what had the name before; nil where it was ours from the start,
+	// or was given back.
+	Adoption *Adoption `json:"adoption,omitempty"`
+
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
 	Why     string `json:"why,omitempty"`    // it is held, forgotten or retired; of what was found, what it is
@@ -123,7 +127,7 @@ type book struct {
 // admit reports why the events, in their order, cannot follow on what the book
 // holds. It changes nothing, so that a refused append leaves nothing to undo.
 func (b *book) admit(events []Event) error {
-	states := map[units.Target]TargetState{}
+	states := map[units.Target]standing{}
 	open, machine := 0, b.machine
 	if s, ok := b.unfinished(); ok {
 		open = s.Generation
@@ -142,8 +146,8 @@ func (b *book) admit(events []Event) error {
 				open = e.Generation
 			}
 		case EventEmit:
-			states[e.Target] = Live
-		case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRetire:
+			states[e.Target] = standing{Live, b.standing(e.Target, states).adopted}
+		case EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventRetire:
 			if err := b.touches(e, states); err != nil {
 				return err
 			}
@@ -171,36 +175,54 @@ func follows(e Event, open int) error {
 	return nil
 }
 
-// touches reports why an event cannot follow on what its target is; states has
-// what earlier events of the same append make of targets, and is brought up to
-// date.
-func (b *book) touches(e Event, states map[units.Target]TargetState) error {
-	now, ok := states[e.Target]
-	if r := b.records[e.Target]; !ok && r != nil {
-		now = r.State
+// standing is what an event may follow on.
+type standing struct {
+	state   TargetState // "" of what the ledger does not have
+	adopted bool
+}
+
+// standing returns that of a target; states has what earlier events of the same
+// append made of some.
+func (b *book) standing(t units.Target, states map[units.Target]standing) standing {
+	s, ok := states[t]
+	if r := b.records[t]; !ok && r != nil {
+		s = standing{r.State, r.Adoption != nil}
 	}
-	ours := now == Live || now == Held
+	return s
+}
+
+// touches reports why an event cannot follow on what its target is, and brings
+// states up to date.
+func (b *book) touches(e Event, states map[units.Target]standing) error {
+	now := b.standing(e.Target, states)
+	ours := now.state == Live || now.state == Held
 	switch {
 	case e.Kind == EventFind && ours:
-		return fmt.Errorf("find of %s: it is %s", e.Target, now)
-	case e.Kind == EventFind:
-		states[e.Target] = Found
-		return nil
-	case now == "":
+		return fmt.Errorf("find of %s: it is %s", e.Target, now.state)
+	case e.Kind == EventFind || now.state == "": // what nobody knew may be found
+	case e.Kind == EventRelease && !now.adopted:
+		return fmt.Errorf("release of %s: it was not adopted", e.Target)
+	case e.Kind == EventRetire || e.Kind == EventRelease:
+	case !ours || (e.Kind == EventAdopt && now.state != Live):
+		return fmt.Errorf("%s of %s: it is %s", e.Kind, e.Target, now.state)
+	}
+	if now.state == "" && e.Kind != EventFind {
 		return fmt.Errorf("%s of %s: it was never emitted", e.Kind, e.Target)
-	case e.Kind == EventRetire:
-		states[e.Target] = Retired
-		return nil
-	case !ours:
-		return fmt.Errorf("%s of %s: it is %s", e.Kind, e.Target, now)
 	}
 	switch e.Kind {
 	case EventHold:
-		states[e.Target] = Held
-	case EventForget:
-		states[e.Target] = Found
-	case EventBegin, EventEmit, EventDue, EventStarted, EventFind, EventRetire, EventEnd, EventBind, EventRecord:
+		now.state = Held
+	case EventFind, EventForget:
+		now.state = Found
+	case EventRelease:
+		now = standing{state: Found}
+	case EventRetire:
+		now.state = Retired
+	case EventAdopt:
+		now.adopted = true
+	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind, EventRecord:
 	}
+	states[e.Target] = now
 	return nil
 }
 
@@ -246,6 +268,11 @@ func (b *book) fold(e Event) {
 	case EventForget:
 		r.stopped()
 		r.State, r.Why, r.Found = Found, e.Why, b.moment(e)
+	case EventAdopt:
+		r.Adoption = e.Adoption
+	case EventRelease:
+		r.stopped()
+		r.State, r.Origin, r.Why, r.Found, r.Retired, r.Adoption = Found, OriginReleased, e.Why, b.moment(e), Moment{}, nil
 	case EventRetire:
 		r.stopped()
 		r.State, r.Why, r.Found, r.Retired = Retired, e.Why, Moment{}, b.moment(e)

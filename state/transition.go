@@ -22,6 +22,8 @@ type Decision string
 // The decisions.
 const (
 	Refuse      Decision = "refuse"
+	Hold        Decision = "hold"  // leave what is there, and this resource out
+	Adopt       Decision = "adopt" // keep a copy of what is there, and take its place
 	Follow      Decision = "follow"
 	Migrate     Decision = "migrate" // copy, then follow
 	Transferred Decision = "transfer"
@@ -42,8 +44,12 @@ type Transition struct {
 	// more than one.
 	Candidates []units.Address `json:"candidates,omitempty"`
 	// Decision and Reason are empty where nothing needed judging.
-	Decision Decision       `json:"decision,omitempty"`
-	Policy   string         `json:"policy,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	Position units.Position `json:"position"`
+	Decision Decision `json:"decision,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	// Policy is the name of the policy that decided, PolicySum the sha256 of its
+	// code in hexadecimal, and Facts what it read before it did.
+	Policy    string            `json:"policy,omitempty"`
+	PolicySum string            `json:"policySum,omitempty"`
+	Facts     map[string]string `json:"facts,omitempty"`
+	Position  units.Position    `json:"position"`
 }
