@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"meshgen/units"
@@ -15,14 +16,37 @@ type Observed struct {
 	// Files are the regular files at the paths of declared and of live files.
 	Files map[units.Target]FileState
 	// Taken are the declared targets that exist and that the ledger does not
-	// have as ours, with what holds each, in words.
-	Taken map[units.Target]string
+	// have as ours, with what holds each.
+	Taken map[units.Target]Occupant
 	// Overridden are the units of ours that other hands keep systemd from
 	// running as they are declared, with how, in words.
 	Overridden map[units.Target]string
 	// Damaged are the units of the generation in force that are no longer as
 	// they were written.
 	Damaged map[units.Target]bool
+}
+
+// Occupant is what holds a name on the machine and is not ours. Words alone is
+// always set; of the rest, what such a thing has.
+type Occupant struct {
+	Words string
+	What  string // container, pod, volume, network, unit, quadlet, mask, file, directory, symlink, special
+
+	Running  bool
+	ID       string // podman's
+	Image    string
+	ImageID  string
+	Labels   map[string]string
+	Ports    []string // protocol/port, protocol/address:port
+	Networks []string
+	Created  time.Time
+	Pod      string // that has the container
+	Unit     string // that runs the container, or holds the name
+	Path     string // of a file or a definition
+	Digest   string // sha256 of the content at Path, in hexadecimal
+	// Same says that it is just as it is declared, so that nothing of it would
+	// have to change.
+	Same bool
 }
 
 // FileState is a config file as it lies on the machine.
@@ -93,8 +117,8 @@ func (c *comparison) add(t Transition) {
 func (c *comparison) resource(r units.Resource) {
 	targets := units.Targets(r)
 	for _, t := range targets {
-		if holder := c.seen.Taken[t]; holder != "" {
-			c.add(Transition{Kind: Takeover, Resource: r.Address, To: t, Reason: holder})
+		if by, taken := c.seen.Taken[t]; taken {
+			c.add(Transition{Kind: Takeover, Resource: r.Address, To: t, Reason: by.Words})
 		}
 	}
 	first, former := targets[0], r.Address

@@ -51,7 +51,7 @@ func (i item) definition(a units.Address) string { return a.String() + " " + i.o
 // records returns what the ledger has where the items are in force, and the
 // files as they then lie.
 func (l items) records() ([]Record, Observed) {
-	seen := Observed{Files: map[units.Target]FileState{}, Taken: map[units.Target]string{}}
+	seen := Observed{Files: map[units.Target]FileState{}, Taken: map[units.Target]Occupant{}}
 	var records []Record
 	for text, i := range l {
 		a, _ := units.ParseAddress(text)
@@ -173,13 +173,13 @@ func TestCompare(t *testing.T) {
 		{
 			name: "a declared name is somebody else's",
 			new:  items{"m/container/a": {"a", "x", "1"}},
-			but:  func(_ *[]Record, seen *Observed) { seen.Taken["container:x"] = "it runs" },
+			but:  func(_ *[]Record, seen *Observed) { seen.Taken["container:x"] = Occupant{Words: "it runs"} },
 			want: []string{"takeover m/container/a:  -> container:x (it runs)", "create m/container/a:  -> unit:a.service"},
 		},
 		{
 			name: "a rename to a name that is somebody else's",
 			old:  items{"m/container/a": {"a", "a", "1"}}, new: items{"m/container/a": {"a", "x", "1"}},
-			but:  func(_ *[]Record, seen *Observed) { seen.Taken["container:x"] = "it runs" },
+			but:  func(_ *[]Record, seen *Observed) { seen.Taken["container:x"] = Occupant{Words: "it runs"} },
 			want: []string{"takeover m/container/a:  -> container:x (it runs)", "rename m/container/a: container:a -> container:x"},
 		},
 		{

@@ -42,7 +42,10 @@ type Generation struct {
 	Resources []units.Resource `json:"resources"`
 	Moved     units.Moves      `json:"moved,omitzero"` // former addresses
 	Units     []Unit           `json:"units"`          // what out/normal gives systemd, sorted by name
-	Decisions []Transition     `json:"decisions"`
+	// Held are declared resources that are left out, or left as they were, since
+	// what they are to be is somebody else's or needs what is.
+	Held      []units.Address `json:"held,omitempty"`
+	Decisions []Transition    `json:"decisions"`
 }
 
 // Unit is one unit that a generation gives systemd. Where no converter has made

@@ -45,10 +45,10 @@ type Transition struct {
 	Candidates []units.Address `json:"candidates,omitempty"`
 	// Decision and Reason are empty where nothing needed judging.
 	Decision Decision `json:"decision,omitempty"`
-	Reason   string   `json:"reason,omitempty"`
 	// Policy is the name of the policy that decided, PolicySum the sha256 of its
 	// code in hexadecimal, and Facts what it read before it did.
 	Policy    string            `json:"policy,omitempty"`
+	Reason    string            `json:"reason,omitempty"`
 	PolicySum string            `json:"policySum,omitempty"`
 	Facts     map[string]string `json:"facts,omitempty"`
 	Position  units.Position    `json:"position"`

@@ -27,7 +27,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	if err != nil {
 		return apply.Input{}, exitError{exitRejected, err}
 	}
-	if digest == inForce.Manifest && inForce.Number > 0 {
+	if digest == inForce.Manifest && inForce.Number > 0 && len(inForce.Held) == 0 {
 		return apply.Input{Node: inForce.Node, Adopted: inForce.Adopted, Digest: digest, Resources: inForce.Resources, Moved: inForce.Moved}, nil
 	}
 	changed()

@@ -21,6 +21,7 @@ type planned struct {
 	Transitions []state.Transition `json:"transitions"`
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
+	Held        []apply.Holding    `json:"held,omitempty"`
 }
 
 type fromTo struct {
@@ -87,7 +88,7 @@ func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) er
 	if o.json {
 		return writeJSON(w, planned{
 			Schema: "meshgen.plan/v1", Generation: fromTo{p.From, p.To}, Unfinished: unfinished,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected),
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held,
 		})
 	}
 	if unfinished != "" {

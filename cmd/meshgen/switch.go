@@ -125,6 +125,9 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 			show.line(t.Resource.String() + ": " + t.Reason)
 		}
 	}
+	for _, h := range p.Held {
+		show.line(h.String())
+	}
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
 	})

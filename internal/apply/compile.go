@@ -27,6 +27,9 @@ type Input struct {
 	Digest    string // of all that the manifest was read from
 	Resources []units.Resource
 	Moved     units.Moves
+	// Held are the resources of the manifest that are left out of Resources, or
+	// stand there as they were.
+	Held []units.Address
 }
 
 // convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.
@@ -49,7 +52,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},

@@ -20,7 +20,7 @@ const leaveIt = "what meshgen did not make it does not touch: give the resource 
 // judge decides the transitions that need it, and returns them with the
 // refusals.
 func judge(b before, desired state.Generation) ([]state.Transition, units.Faults) {
-	j := judgement{seen: b.seen.observed, old: byAddress(b.generation), now: byAddress(desired), holder: map[units.Target]units.Resource{}}
+	j := judgement{seen: b.seen.observed, adopted: desired.Adopted, old: byAddress(b.generation), now: byAddress(desired), holder: map[units.Target]units.Resource{}}
 	for _, r := range b.generation.Resources {
 		j.holder[units.Targets(r)[0]] = r
 	}
@@ -52,6 +52,7 @@ func byAddress(g state.Generation) map[units.Address]units.Resource {
 // judgement is what decisions are taken on.
 type judgement struct {
 	seen     state.Observed
+	adopted  bool                             // the node has a past
 	old, now map[units.Address]units.Resource // before and desired
 	holder   map[units.Target]units.Resource  // before, by the first target
 }
@@ -78,8 +79,13 @@ func (j judgement) policy(t state.Transition, key string, byDefault state.Decisi
 func (j judgement) decide(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
-		t.Decision = state.Refuse
-		return t, leaveIt
+		byDefault := state.Refuse
+		if j.adopted {
+			byDefault = state.Hold
+		}
+		if t.Decision = j.policy(t, "takeover", byDefault); t.Decision == state.Refuse {
+			return t, leaveIt
+		}
 	case state.Rename:
 		return j.rename(t)
 	case state.Update:

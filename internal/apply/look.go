@@ -89,12 +89,13 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		return sight{}, err
 	}
 	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
-	if seen.observed.Taken, err = n.taken(ctx, fresh, held, seen); err != nil {
+	if seen.observed.Taken, err = n.taken(ctx, desired, fresh, held, seen); err != nil {
 		return sight{}, err
 	}
 	for _, r := range desired.Resources {
 		if words := keptOtherwise(r, held, seen.observed.Files); words != "" {
-			seen.observed.Taken[units.Targets(r)[0]] = words
+			t := units.Targets(r)[0]
+			seen.observed.Taken[t] = state.Occupant{Words: words, What: "file", Path: t.Name(), Digest: seen.observed.Files[t].Digest}
 		}
 	}
 	return seen, nil
@@ -237,70 +238,6 @@ func fileType(m os.FileMode) string {
 		return "file"
 	}
 	return "special file"
-}
-
-// taken says of each name that is new to the ledger whether something on the
-// machine holds it, and what.
-func (n *Node) taken(ctx context.Context, fresh []units.Target, held map[units.Target]state.Record, seen sight) (map[units.Target]string, error) {
-	taken := map[units.Target]string{}
-	for _, t := range fresh {
-		var holder string
-		switch t.Kind() {
-		case units.TargetUnit:
-			holder = n.unitHolder(t.Name(), seen.units[t.Name()])
-		case units.TargetFile:
-			if s, there := seen.observed.Files[t]; there && held[t].Target == "" {
-				holder = fileHolder(n.Layout.Path(t.Name()), s)
-			}
-		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
-			object, there, err := n.object(ctx, t)
-			if err != nil {
-				return nil, err
-			}
-			if there && (held[t].Target == "" || !marked(object, held[t])) {
-				holder = objectHolder(t, object)
-			}
-		}
-		if holder != "" {
-			taken[t] = holder + ", and it is not of meshgen"
-		}
-	}
-	return taken, nil
-}
-
-func (n *Node) unitHolder(name string, u host.Unit) string {
-	if path := generator.Definition(n.Layout.Root, name); isMask(path) {
-		return "masked by " + path
-	} else if path != "" {
-		return "defined by " + path
-	}
-	switch {
-	case u.Load == "masked":
-		return "masked"
-	case u.Up() && u.Load == "loaded":
-		return "a unit of that name is " + u.Active
-	case u.Up():
-		return "a unit of that name is " + u.Active + " and its definition is gone"
-	}
-	return ""
-}
-
-func fileHolder(path string, s state.FileState) string {
-	if len(s.Digest) == sha256.Size*2 {
-		return "a file is at " + path
-	}
-	return s.Digest + " is at " + path
-}
-
-func objectHolder(t units.Target, o host.Object) string {
-	if t.Kind() != units.TargetContainer {
-		return "a " + t.Kind() + " of that name exists"
-	}
-	does := "exists"
-	if o.Running {
-		does = "runs"
-	}
-	return fmt.Sprintf("container %.12s of image %s %s", o.ID, o.Image, does)
 }
 
 // object returns the podman object that holds a target.

@@ -17,7 +17,10 @@ type Prepared struct {
 	From, To    int // generations; To is From where nothing changes
 	Transitions []state.Transition
 	Rejected    units.Faults
-	Plan        Plan
+	// Held are the resources that are left out, or left as they are: why is said
+	// by the transition of one that is taken, or by Needs of one that needs it.
+	Held []Holding
+	Plan Plan
 
 	before   before
 	compiled Compiled
@@ -48,15 +51,10 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 		return Prepared{}, err
 	}
 	p := Prepared{From: current.Number, To: current.Number, compiled: compiled}
-	p.before, err = n.lookBefore(ctx, current, compiled.Generation, damaged)
-	if err != nil {
-		return Prepared{}, err
+	if err := n.judge(ctx, &p, in, current, base, damaged); err != nil || len(p.Rejected) > 0 {
+		return p, err
 	}
-	p.Transitions, p.Rejected = judge(p.before, compiled.Generation)
-	p.before.transitions = p.Transitions
-	if p.Rejected = append(p.Rejected, n.keptOptions(p.before, compiled)...); len(p.Rejected) > 0 {
-		return p, nil
-	}
+	compiled = p.compiled
 	sizes, refused, err := n.migratable(ctx, p.Transitions, compiled.Generation)
 	if err != nil || len(refused) > 0 {
 		p.Rejected = refused
@@ -79,6 +77,39 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 		p.To, err = n.nextNumber(compiled.Generation, current)
 	}
 	return p, err
+}
+
+// judge looks, compares and decides. What is held is left out of the set, and the
+// rest is judged anew without it.
+func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base state.Generation, damaged map[units.Target]bool) (err error) {
+	for {
+		p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, damaged)
+		if err != nil {
+			return err
+		}
+		p.Transitions, p.Rejected = judge(p.before, p.compiled.Generation)
+		p.before.transitions = p.Transitions
+		p.Rejected = append(p.Rejected, n.keptOptions(p.before, p.compiled)...)
+		held := decidedToHold(p.Transitions)
+		if len(p.Rejected) > 0 || len(held) == 0 {
+			for _, h := range p.Held {
+				if h.Needs == (units.Address{}) {
+					p.Transitions = append(p.Transitions, h.Transition)
+				}
+			}
+			return nil
+		}
+		fresh, refused := in.hold(held, p.before.generation)
+		if len(refused) > 0 {
+			p.Rejected = refused
+			return nil
+		}
+		p.Held = append(p.Held, fresh.held...)
+		in = fresh.input
+		if p.compiled, err = n.compile(ctx, in, base); err != nil {
+			return err
+		}
+	}
 }
 
 // plan makes the plan, as far as this system goes.
@@ -121,7 +152,7 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 // compile spares the work where the manifest is that of the generation in force
 // and the converter the one that made it.
 func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
-	if current.Number > 0 && in.Digest == current.Manifest && fingerprint(n.Converter) == current.Converter {
+	if current.Number > 0 && in.Digest == current.Manifest && slices.Equal(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter {
 		return Compiled{Generation: current}, nil
 	}
 	return Compile(ctx, n.Layout, n.Converter, in, current)

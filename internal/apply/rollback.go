@@ -37,7 +37,7 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 	if err != nil {
 		return 0, Input{}, err
 	}
-	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources)}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Held: g.Held}
 	if in.Moved, err = n.movesBack(number, numbers); err != nil {
 		return 0, Input{}, err
 	}

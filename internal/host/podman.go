@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Podman is the podman command of the machine.
@@ -29,7 +32,7 @@ type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// Image, ImageID, Running, Unit and Networks are a container's alone. Unit is the
+	// From here to Ports it is a container's alone. Unit is the
 	// systemd unit that runs it, as podman was told. A container has the labels
 	// of its image too.
 	Image    string
@@ -37,6 +40,11 @@ type Object struct {
 	Running  bool
 	Unit     string
 	Networks []string
+	// Pod is the name of its pod, Ports are those of the host that lead to it, as
+	// protocol/port or protocol/address:port. Created is not known of all objects.
+	Pod     string
+	Ports   []string
+	Created time.Time
 	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
 	// Mountpoint.
 	Driver     string
@@ -46,7 +54,7 @@ type Object struct {
 
 // Containers lists all containers, those that do not run included.
 func (p Podman) Containers(ctx context.Context) ([]Object, error) {
-	return p.containers(ctx, "ps", "--all", "--external", "--format", "json")
+	return p.containers(ctx, "ps", "--all", "--external", "--pod", "--format", "json")
 }
 
 func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error) {
@@ -57,6 +65,9 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		ImageID  string   `json:"ImageID"`
 		State    string   `json:"State"`
 		Networks []string `json:"Networks"`
+		PodName  string   `json:"PodName"`
+		Created  int64    `json:"Created"` // seconds since 1970
+		Ports    []port   `json:"Ports"`
 		Labels   map[string]string
 	}
 	if err := p.list(ctx, &list, args...); err != nil {
@@ -68,11 +79,33 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
-				Networks: c.Networks,
+				Networks: c.Networks, Pod: c.PodName, Ports: ports(c.Ports), Created: time.Unix(c.Created, 0),
 			})
 		}
 	}
 	return found, nil
+}
+
+// port is a range of ports, as podman ps has it.
+type port struct {
+	Host     string `json:"host_ip"`
+	First    int    `json:"host_port"`
+	Range    int    `json:"range"`
+	Protocol string `json:"protocol"`
+}
+
+func ports(list []port) []string {
+	var found []string
+	for _, p := range list {
+		for i := range p.Range {
+			at := strconv.Itoa(p.First + i)
+			if p.Host != "" && p.Host != "0.0.0.0" {
+				at = net.JoinHostPort(p.Host, at)
+			}
+			found = append(found, p.Protocol+"/"+at)
+		}
+	}
+	return found
 }
 
 // Volumes lists all volumes.
@@ -83,6 +116,7 @@ func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 		Driver     string
 		Options    map[string]string
 		Mountpoint string
+		CreatedAt  time.Time
 	}
 	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
 		return nil, err
@@ -90,7 +124,7 @@ func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 	found := make([]Object, len(list))
 	for i, v := range list {
 		found[i] = Object{
-			Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: v.Driver, Options: v.Options, Mountpoint: v.Mountpoint,
+			Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: v.Driver, Options: v.Options, Mountpoint: v.Mountpoint, Created: v.CreatedAt,
 		}
 	}
 	return found, nil
@@ -99,16 +133,17 @@ func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 // Networks lists all networks.
 func (p Podman) Networks(ctx context.Context) ([]Object, error) {
 	var list []struct {
-		Name   string            `json:"name"`
-		ID     string            `json:"id"`
-		Labels map[string]string `json:"labels"`
+		Name    string            `json:"name"`
+		ID      string            `json:"id"`
+		Labels  map[string]string `json:"labels"`
+		Created time.Time         `json:"created"`
 	}
 	if err := p.list(ctx, &list, "network", "ls", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, n := range list {
-		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels}
+		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels, Created: n.Created}
 	}
 	return found, nil
 }

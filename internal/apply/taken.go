@@ -1,0 +1,137 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"meshgen/generator"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// taken says of each name that is new to the ledger whether something on the
+// machine holds it, and what.
+func (n *Node) taken(
+	ctx context.Context, desired state.Generation, fresh []units.Target, held map[units.Target]state.Record, seen sight,
+) (map[units.Target]state.Occupant, error) {
+	taken := map[units.Target]state.Occupant{}
+	files := map[units.Target]units.File{}
+	for _, r := range desired.Resources {
+		if r.File != nil {
+			files[units.Of(units.TargetFile, r.File.Path)] = *r.File
+		}
+	}
+	for _, t := range fresh {
+		var by state.Occupant
+		switch t.Kind() {
+		case units.TargetUnit:
+			by = n.unitHolder(t.Name(), seen.units[t.Name()])
+		case units.TargetFile:
+			if s, there := seen.observed.Files[t]; there && held[t].Target == "" {
+				by = fileHolder(n.Layout.Path(t.Name()), s)
+				by.Same = s == stateOf(files[t])
+			}
+		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+			object, there, err := n.object(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			if there && (held[t].Target == "" || !marked(object, held[t])) {
+				by = occupant(t, object)
+			}
+			if pod, err := n.isPod(ctx, t); err != nil {
+				return nil, err
+			} else if pod {
+				by = state.Occupant{Words: "a pod of that name exists", What: units.TargetPod, Pod: t.Name()}
+			}
+		}
+		if by.Words != "" {
+			by.Words += ", and it is not of meshgen"
+			taken[t] = by
+		}
+	}
+	return taken, nil
+}
+
+// isPod reports whether a pod has the name of a container: to podman that is one
+// name.
+func (n *Node) isPod(ctx context.Context, t units.Target) (bool, error) {
+	if n.objects == nil || t.Kind() != units.TargetContainer {
+		return false, nil
+	}
+	containers, err := n.objects.get(ctx, units.TargetContainer)
+	for _, o := range containers {
+		if o.Pod == t.Name() {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+func (n *Node) unitHolder(name string, u host.Unit) state.Occupant {
+	by := state.Occupant{What: "unit", Unit: name, Running: u.Up()}
+	if path := generator.Definition(n.Layout.Root, name); path != "" {
+		by.Path = relative(n.Layout, path)
+		by.Words = "defined by " + path
+		switch {
+		case isMask(path):
+			by.What, by.Words = "mask", "masked by "+path
+		case isQuadlet(path):
+			by.What = "quadlet"
+		}
+		if text, err := os.ReadFile(path); err == nil { //nolint:gosec // a unit file of the machine
+			by.Digest = state.TextDigest(string(text))
+		}
+		return by
+	}
+	switch {
+	case u.Load == "masked":
+		by.What, by.Words = "mask", "masked"
+	case u.Up() && u.Load == "loaded":
+		by.Words = "a unit of that name is " + u.Active
+	case u.Up():
+		by.Words = "a unit of that name is " + u.Active + " and its definition is gone"
+	}
+	return by
+}
+
+// isQuadlet reports whether podman's generator, and not systemd, reads a file.
+func isQuadlet(path string) bool { return !isUnitName(path) }
+
+func fileHolder(path string, s state.FileState) state.Occupant {
+	if len(s.Digest) == sha256.Size*2 {
+		return state.Occupant{Words: "a file is at " + path, What: "file", Path: path, Digest: s.Digest}
+	}
+	what := strings.TrimPrefix(s.Digest, "a ")
+	switch what {
+	case "symbolic link":
+		what = "symlink"
+	case "special file":
+		what = "special"
+	}
+	return state.Occupant{Words: s.Digest + " is at " + path, What: what, Path: path}
+}
+
+// occupant describes the podman object that has a name.
+func occupant(t units.Target, o host.Object) state.Occupant {
+	return state.Occupant{
+		Words: objectHolder(t, o), What: t.Kind(), Running: o.Running, ID: o.ID, Image: o.Image, ImageID: o.ImageID, Labels: o.Labels,
+		Ports: slices.Sorted(slices.Values(o.Ports)), Networks: o.Networks, Created: o.Created, Pod: o.Pod, Unit: o.Unit,
+	}
+}
+
+func objectHolder(t units.Target, o host.Object) string {
+	if t.Kind() != units.TargetContainer {
+		return "a " + t.Kind() + " of that name exists"
+	}
+	does := "exists"
+	if o.Running {
+		does = "runs"
+	}
+	return fmt.Sprintf("container %.12s of image %s %s", o.ID, o.Image, does)
+}
