@@ -107,7 +107,7 @@ echo '# units'; systemctl show --property=Id,LoadState,ActiveState,SubState,Frag
 echo '# generated'; find /run/systemd/generator* -printf '%P %l\n' | grep -e forge -e ant -e bat | sort
 echo '# litter'; find /etc /var/lib/meshgen /run/meshgen /run/systemd/system /dev/shm -name '*meshgen-*' -o -path '/run/meshgen/*' -not -name lock -o -path '/run/systemd/system/*'
 ls -A /etc/meshgen | grep -x pending; ls -A /etc/meshgen/generations | grep -v '^[0-9]*$'
-ls -A /var/lib/meshgen | grep -vx -e ledger -e lock
+ls -A /var/lib/meshgen | grep -vx -e ledger -e 'ledger\.[0-9]*' -e lock
 true`)
 	return out + "# ledger\n" + r.ledger().String()
 }
@@ -124,7 +124,13 @@ func (r *rig) ledger() ledger {
 	l := ledger{map[string]string{}, map[string]bool{}, false}
 	for line := range strings.Lines(r.ReadFile("/var/lib/meshgen/ledger")) {
 		_, payload, _ := strings.Cut(line, " ")
-		var events []struct{ Event, Target string }
+		var events []struct {
+			Event, Target string
+			Record        struct { // of a ledger that was compacted
+				Target, State string
+				Due           bool
+			}
+		}
 		if !strings.HasPrefix(payload, "[") || !strings.HasSuffix(line, "\n") {
 			continue // the header, and what was cut short
 		}
@@ -132,6 +138,13 @@ func (r *rig) ledger() ledger {
 			r.t.Fatalf("ledger: %v: %s", err, line)
 		}
 		for _, e := range events {
+			if e.Event == "record" {
+				l.states[e.Record.Target] = e.Record.State
+				if e.Record.Due {
+					l.due[e.Record.Target] = true
+				}
+				continue
+			}
 			l.fold(e.Event, e.Target)
 		}
 	}
