@@ -17,8 +17,13 @@ ifeq ($(CI),true)
 export MESHGEN_REQUIRE_MACHINE = 1
 endif
 
-# What the tests on a machine need of the host's Debian, and what the model needs.
-PACKAGES = mmdebstrap debian-archive-keyring spin gcc libc6-dev
+# The built-in policy is what this compiler makes of its source: another version
+# makes another binary. RATIONALE.md says what that means.
+POLICY_CC = clang-14
+
+# What the tests on a machine need of the host's Debian, what the model needs, and
+# what policies are built with.
+PACKAGES = mmdebstrap debian-archive-keyring spin gcc libc6-dev clang-14 lld-14 rustc libstd-rust-dev-wasm32
 
 .PHONY: all
 all: build       ## the same as build
@@ -74,6 +79,13 @@ crash-test: setup  ## a switch killed, and failed, at every call that changes an
 .PHONY: bench
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags
 	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bench $(BENCH)
+
+.PHONY: policy
+policy: setup    ## the built-in policy, from its source
+	$(POLICY_CC) --target=wasm32 -Os -Wall -Wextra -Werror -Wno-unused-function -ffreestanding -fno-builtin -nostdlib \
+		-Wl,--no-entry,--strip-all,-z,stack-size=8192,--max-memory=65536 \
+		-o policy/builtin/builtin.wasm policy/builtin/builtin.c
+	chmod 644 policy/builtin/builtin.wasm
 
 .PHONY: golden
 golden:          ## write the goldens anew; look at the difference
