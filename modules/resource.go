@@ -2,7 +2,6 @@ package modules
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -46,9 +45,9 @@ func (d *declarations) add(r *declared) {
 // declare adds what a module declares.
 func (l *loader) declare(d *declarations, m field) {
 	all := l.fields(m.value, m.rule, m.path)
-	policy := l.policy(all)
+	policy := l.modulePolicy(all)
 	for _, kind := range all {
-		if kind.name == policyField {
+		if !isKindField(kind.name) {
 			continue
 		}
 		for _, r := range l.fields(kind.value, kind.rule, kind.path) {
@@ -57,51 +56,21 @@ func (l *loader) declare(d *declarations, m field) {
 	}
 }
 
-// policyField is the field of a module that declares nothing.
-const policyField = "policy"
-
-// policy returns the settings of a module or a resource.
-func (l *loader) policy(all fields) map[string]string {
-	settings := map[string]string{}
-	f, ok := all.get(policyField)
-	if !ok {
-		return settings
-	}
-	for _, s := range l.fields(f.value, f.rule, f.path) {
-		if !l.accepts(s) {
-			continue
-		}
-		if text, err := resolved(s.value).String(); err == nil {
-			settings[s.name] = text
-		}
-	}
-	return settings
-}
-
-// policyOf returns what counts for a resource: its own word, then the module's.
-func policyOf(kind units.Kind, module, own map[string]string) map[string]string {
-	settings := maps.Clone(module)
-	if settings["rename"] == "migrate" && kind != units.KindVolume {
-		settings["rename"] = "follow" // it holds no data that would have to move
-	}
-	maps.Copy(settings, own)
-	if len(settings) == 0 {
-		return nil
-	}
-	return settings
-}
+// isKindField reports whether a field of a module declares resources.
+func isKindField(name string) bool { return name != policyField && name != wasmField }
 
 // kindOf returns the kind that a field of a module declares.
 func kindOf(plural string) units.Kind { return units.Kind(strings.TrimSuffix(plural, "s")) }
 
 // resource completes a resource of a module that has a policy.
-func (l *loader) resource(a units.Address, f field, policy map[string]string) *declared {
+func (l *loader) resource(a units.Address, f field, policy policy) *declared {
 	before := len(l.faults)
 	d := &declared{path: f.path, value: f.value}
 	d.Address = a
 	d.Position = l.label(f.value, f.path)
 	all := l.fields(f.value, f.rule, f.path)
-	d.Policy = policyOf(a.Kind, policy, l.policy(all))
+	d.Wasm = policy.wasm
+	d.Policy = policy.of(a.Kind, l.settings(all, policy))
 	switch a.Kind {
 	case units.KindFile:
 		l.file(d, all)

@@ -110,6 +110,8 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 		hint = "nearest: " + key
 	} else if r.name == "#Manifest" {
 		hint = `a field of your own begins with "_" or "#"`
+	} else if h.label != nil && h.label.name == "#SettingName" {
+		hint = "want " + h.label.want
 	}
 	l.fault(l.label(f.value, f.path), f.path, "no such key", hint)
 }

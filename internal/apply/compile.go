@@ -68,7 +68,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 			c.add(r, texts[r.Name], enablement(r))
 		case units.KindFile:
 			path = filepath.Join("files", r.File.Digest)
-			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), *r.File)
+			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.File.Content)
 		}
 		switch {
 		case same:
@@ -77,6 +77,9 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 			c.Tree.Files[path] = r.File.Content
 		default:
 			c.Tree.Files[path] = []byte(units.Render(r))
+		}
+		if r.Wasm != nil {
+			c.policy(l, *r.Wasm, had, previous)
 		}
 	}
 	if converter != nil {
@@ -88,14 +91,27 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	return c, err
 }
 
-// intact reports whether the copy of a file's content in a generation is as it was
+// intact reports whether the copy of a content in a generation is as it was
 // written; where the content itself is not at hand, it is taken to be.
-func intact(path string, f units.File) bool {
-	if f.Content == nil {
+func intact(path string, content []byte) bool {
+	if content == nil {
 		return true
 	}
 	text, err := os.ReadFile(path) //nolint:gosec // of a generation
-	return err == nil && bytes.Equal(text, f.Content)
+	return err == nil && bytes.Equal(text, content)
+}
+
+// policy keeps a policy by its digest, so that it can be asked for as long as the
+// generation is there: when its module goes, and in a rollback.
+func (c *Compiled) policy(l state.Layout, w units.Wasm, had map[string]bool, previous state.Generation) {
+	path := filepath.Join("files", w.Digest)
+	switch {
+	case c.Tree.Files[path] != nil || slices.Contains(c.Tree.Same, path): // another resource has it
+	case had[w.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), w.Content):
+		c.Tree.Same = append(c.Tree.Same, path)
+	default:
+		c.Tree.Files[path] = w.Content
+	}
 }
 
 // fingerprint returns that of a converter; "" where there is none.
@@ -159,12 +175,15 @@ func (c *Compiled) unconverted() {
 	}
 }
 
-// contents returns the digests of the file contents that a generation holds.
+// contents returns the digests of the files and policies that a generation holds.
 func contents(g state.Generation) map[string]bool {
 	digests := map[string]bool{}
 	for _, r := range g.Resources {
 		if r.File != nil {
 			digests[r.File.Digest] = true
+		}
+		if r.Wasm != nil {
+			digests[r.Wasm.Digest] = true
 		}
 	}
 	return digests
@@ -206,7 +225,7 @@ func sameResource(a, b units.Resource) bool {
 // unplaced returns the resource without its positions, contents and policy,
 // which make no difference to what becomes of it.
 func unplaced(r units.Resource) units.Resource {
-	r.Position, r.Policy = units.Position{}, nil
+	r.Position, r.Policy, r.Wasm = units.Position{}, nil, nil
 	r.Sections = slices.Clone(r.Sections)
 	for i, s := range r.Sections {
 		entries := slices.Clone(s.Entries)
