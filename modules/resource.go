@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -76,7 +77,7 @@ func (l *loader) resource(a units.Address, f field, policy policy) *declared {
 		l.file(d, all)
 	case units.KindUnit:
 		l.plain(d, all)
-	case units.KindContainer, units.KindVolume, units.KindNetwork:
+	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 		l.quadlet(d, all)
 	}
 	d.sound = len(l.faults) == before && resolved(f.value).Kind() == cue.StructKind
@@ -98,7 +99,7 @@ func (l *loader) quadlet(d *declared, all fields) {
 		}
 		switch {
 		case name == own:
-			entries = withObjectName(entries, d)
+			entries = withExitPolicy(withObjectName(entries, d), d)
 			l.names(d, entries)
 			l.podmanArgs(d, entries)
 		case name == "Install" && !ok:
@@ -144,6 +145,24 @@ func withObjectName(entries []units.Entry, d *declared) []units.Entry {
 	return slices.Insert(entries, i, units.Entry{Key: key, Position: d.Position, Values: []string{d.Name}})
 }
 
+// withExitPolicy has a pod stay when its last container stops: by podman's default
+// for Quadlet it ends, under the container that is about to take the other's place.
+func withExitPolicy(entries []units.Entry, d *declared) []units.Entry {
+	const flag = "--exit-policy"
+	says := func(e units.Entry) bool {
+		return e.Key == "ExitPolicy" || e.Key == "PodmanArgs" && slices.ContainsFunc(e.Values, func(v string) bool { return strings.Contains(v, flag) })
+	}
+	if d.Address.Kind != units.KindPod || slices.ContainsFunc(entries, says) {
+		return entries
+	}
+	i, found := slices.BinarySearchFunc(entries, "PodmanArgs", func(e units.Entry, key string) int { return strings.Compare(e.Key, key) })
+	if !found {
+		entries = slices.Insert(entries, i, units.Entry{Key: "PodmanArgs", Position: d.Position})
+	}
+	entries[i].Values = append(entries[i].Values, flag+"=continue") // ExitPolicy came with podman 5.6
+	return entries
+}
+
 // withoutAlias faults a second name for a unit: it could stand before a unit that
 // was found, of the distribution's, and nothing would tell.
 func (l *loader) withoutAlias(d *declared, entries []units.Entry) []units.Entry {
@@ -170,10 +189,14 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 				at, p := l.valuePlace(d, own, e.Key, i)
 				l.fault(at, p, fmt.Sprintf("%q is not a name", name), "want "+l.schema.definition("#Name").want)
 			}
-			if e.Key == "ContainerName" && isHexadecimal(name) {
+			if (e.Key == "ContainerName" || e.Key == "PodName") && isHexadecimal(name) {
 				at, p := l.valuePlace(d, own, e.Key, i)
-				l.fault(at, p, fmt.Sprintf("%q reads as the start of a container's id", name),
-					"podman run --replace would destroy the container whose id starts so; want a letter after f, a dot or a dash in it")
+				makes := "podman run"
+				if d.Address.Kind == units.KindPod {
+					makes = "podman pod create"
+				}
+				l.fault(at, p, fmt.Sprintf("%q reads as the start of a %s's id", name, d.Address.Kind),
+					fmt.Sprintf("%s --replace would destroy the %s whose id starts so; want a letter after f, a dot or a dash in it", makes, d.Address.Kind))
 			}
 		}
 	}
@@ -183,8 +206,15 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 // that the ledger does not have: podman would replace what was found there.
 func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
 	instead := map[string]string{"--name": "name", "--replace": "", "--publish": "PublishPort", "-p": "PublishPort", "--cidfile": ""}
+	switch d.Address.Kind {
+	case units.KindContainer:
+	case units.KindPod:
+		maps.Copy(instead, map[string]string{"--infra-name": "", "--pod-id-file": "", "--infra": ""})
+	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile:
+		return
+	}
 	for _, e := range entries {
-		if e.Key != "PodmanArgs" || d.Address.Kind != units.KindContainer {
+		if e.Key != "PodmanArgs" {
 			continue
 		}
 		for i, value := range e.Values {

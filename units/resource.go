@@ -20,6 +20,7 @@ type Kind string
 // The kinds of resource.
 const (
 	KindContainer Kind = "container"
+	KindPod       Kind = "pod"
 	KindVolume    Kind = "volume"
 	KindNetwork   Kind = "network"
 	KindUnit      Kind = "unit" // of systemd's own, without Quadlet

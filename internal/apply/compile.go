@@ -60,7 +60,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	for _, r := range resources {
 		path, same := "", kept[r.Address]
 		switch r.Address.Kind {
-		case units.KindContainer, units.KindVolume, units.KindNetwork:
+		case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 			path = filepath.Join("quadlet", units.QuadletFile(r))
 		case units.KindUnit:
 			path = filepath.Join(generator.NormalDir, r.Name)
@@ -205,6 +205,11 @@ func (c *Compiled) keep(previous state.Generation) map[units.Address]bool {
 			kept[r.Address] = true
 		}
 	}
+	// What Quadlet makes of a pod depends on the containers that refer to it.
+	was, is := pulled(previous.Resources), pulled(c.Generation.Resources)
+	for a := range kept {
+		kept[a] = kept[a] && slices.Equal(was[a], is[a])
+	}
 	// What Quadlet makes of a unit depends on those that it refers to.
 	for changed := true; changed; {
 		changed = false
@@ -216,6 +221,18 @@ func (c *Compiled) keep(previous state.Generation) map[units.Address]bool {
 		}
 	}
 	return kept
+}
+
+// pulled returns what each pod pulls in when it starts.
+func pulled(resources []units.Resource) map[units.Address][]string {
+	pulled := map[units.Address][]string{}
+	for pod, containers := range members(resources) {
+		for _, r := range containers {
+			pulled[pod] = append(pulled[pod], units.Unit(r)+" "+r.Value("Container", "StartWithPod"))
+		}
+		slices.Sort(pulled[pod])
+	}
+	return pulled
 }
 
 func sameResource(a, b units.Resource) bool {
@@ -307,10 +324,12 @@ func relative(l state.Layout, path string) string {
 func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]string, fresh []units.Resource) {
 	quadlets = map[string]string{}
 	byAddress := map[units.Address]units.Resource{}
+	in := members(c.Generation.Resources)
 	for _, r := range c.Generation.Resources {
 		byAddress[r.Address] = r
 	}
-	// Quadlet looks up what a unit refers to, and what that refers to in turn.
+	// Quadlet looks up what a unit refers to, and what that refers to in turn; of a
+	// pod, the containers in it.
 	var reach func(a units.Address)
 	reach = func(a units.Address) {
 		used := byAddress[a]
@@ -319,6 +338,9 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 			return // a plain unit refers to services, not to Quadlets
 		}
 		quadlets[name] = units.Render(used)
+		for _, container := range in[a] {
+			reach(container.Address)
+		}
 		for _, next := range used.Uses {
 			reach(next)
 		}

@@ -252,7 +252,7 @@ func (n *Node) taken(ctx context.Context, fresh []units.Target, held map[units.T
 			if s, there := seen.observed.Files[t]; there && held[t].Target == "" {
 				holder = fileHolder(n.Layout.Path(t.Name()), s)
 			}
-		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+		case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork:
 			object, there, err := n.object(ctx, t)
 			if err != nil {
 				return nil, err
@@ -362,6 +362,8 @@ func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object
 		if found, err = l.podman.Containers(ctx); err == nil {
 			err = l.unmark(ctx, found)
 		}
+	case units.TargetPod:
+		found, err = l.podman.Pods(ctx)
 	case units.TargetVolume:
 		found, err = l.podman.Volumes(ctx)
 	case units.TargetNetwork:

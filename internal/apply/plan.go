@@ -204,6 +204,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	p.networks()
 	p.copies()
 	p.contention()
+	p.pods()
 	p.sockets()
 	return p.finish()
 }
@@ -408,7 +409,7 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	case p.seen.observed.Damaged[r.Target]:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition was changed by other hands")
-	case u.Resource.Kind != units.KindContainer || p.runs(r, u):
+	case u.Resource.Kind != units.KindContainer || p.runs(r, u): // of a network or a pod more is to be done
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
 		p.start[u.Name] = true

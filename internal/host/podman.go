@@ -29,14 +29,17 @@ type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// Image, ImageID, Running, Unit and Networks are a container's alone. Unit is the
-	// systemd unit that runs it, as podman was told. A container has the labels
-	// of its image too.
+	// Image, ImageID, Running, Unit, Networks, Pod and Infra are a container's alone.
+	// Unit is the systemd unit that runs it, as podman was told; of a pod too. Pod is
+	// the id of the pod that it is in, and Infra says that it is the pod's own. A
+	// container has the labels of its image too.
 	Image    string
 	ImageID  string
 	Running  bool
 	Unit     string
 	Networks []string
+	Pod      string
+	Infra    bool
 	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
 	// Mountpoint.
 	Driver     string
@@ -57,6 +60,8 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		ImageID  string   `json:"ImageID"`
 		State    string   `json:"State"`
 		Networks []string `json:"Networks"`
+		Pod      string   `json:"Pod"`
+		IsInfra  bool     `json:"IsInfra"`
 		Labels   map[string]string
 	}
 	if err := p.list(ctx, &list, args...); err != nil {
@@ -68,7 +73,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
-				Networks: c.Networks,
+				Networks: c.Networks, Pod: c.Pod, Infra: c.IsInfra,
 			})
 		}
 	}
@@ -125,7 +130,7 @@ func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 	}
 	found := make([]Object, len(list))
 	for i, l := range list {
-		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels}
+		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels, Unit: l.Labels["PODMAN_SYSTEMD_UNIT"]}
 	}
 	return found, nil
 }
@@ -186,6 +191,12 @@ func (p Podman) Pull(ctx context.Context, image string) error {
 // RemoveContainer stops and removes the container of that id.
 func (p Podman) RemoveContainer(ctx context.Context, id string) error {
 	_, err := p.run(ctx, "rm", "--force", "--volumes", "--ignore", "--", id)
+	return err
+}
+
+// RemovePod stops and removes the pod of that id, with all containers in it.
+func (p Podman) RemovePod(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "pod", "rm", "--force", "--ignore", "--", id)
 	return err
 }
 
