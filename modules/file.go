@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -115,14 +116,16 @@ func (l *loader) sourceContent(all fields, f field) []byte {
 	if !ok {
 		return nil
 	}
-	content, err := readBelow(l.dir, name)
+	content, err := readBelow(l.dir, name, math.MaxInt64)
 	if err != nil {
 		l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q: %s", name, err), "want a file below the manifest directory")
 	}
 	return content
 }
 
-func readBelow(dir, name string) ([]byte, error) {
+// readBelow returns the content of a regular file below a directory, or the
+// first most bytes of it.
+func readBelow(dir, name string, most int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, cause(err)
@@ -141,7 +144,7 @@ func readBelow(dir, name string) ([]byte, error) {
 		return nil, cause(err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	return io.ReadAll(f)
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // cause returns why a file could not be read, without the file's name.

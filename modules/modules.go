@@ -89,7 +89,9 @@ type loader struct {
 	schema  *schema
 	sources []source
 	written index // of the fields in sources, once it was asked for
-	faults  []fault
+	// programs are the policies that were read, by their paths.
+	programs map[string]program
+	faults   []fault
 }
 
 func (l *loader) empty() {

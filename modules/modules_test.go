@@ -152,6 +152,9 @@ func dump(m Manifest) string {
 		for _, transition := range slices.Sorted(maps.Keys(r.Policy)) {
 			fmt.Fprintf(&b, "%s: %s\n", transition, r.Policy[transition])
 		}
+		if w := r.Wasm; w != nil {
+			fmt.Fprintf(&b, "wasm %s at %s %.8s… %q\n", w.Path, w.Position, w.Digest, w.Content)
+		}
 		for _, a := range r.Uses {
 			fmt.Fprintf(&b, "uses %s\n", a)
 		}

@@ -103,7 +103,7 @@ func (l *loader) moveEnd(all fields, name string) (moveEnd, bool) {
 func (s *schema) kinds() []string {
 	var kinds []string
 	for label := range s.shapeOf(s.definition("#Module")).fields {
-		if label != policyField {
+		if isKindField(label) {
 			kinds = append(kinds, string(kindOf(label)))
 		}
 	}

@@ -54,11 +54,17 @@ func namesOf(d *declared) []units.Target {
 	case d.Address.Kind == units.KindUnit:
 		return []units.Target{units.Of(units.TargetUnit, units.Unit(d.Resource))}
 	}
-	return []units.Target{
-		units.Object(d.Resource),
+	object := units.Object(d.Resource)
+	names := []units.Target{
+		object,
 		units.Of(units.TargetUnit, units.Unit(d.Resource)),
 		units.Of("quadlet", units.QuadletFile(d.Resource)),
 	}
+	if d.Address.Kind == units.KindPod {
+		// podman has one set of names for pods and containers.
+		names = append(names, units.Of(units.TargetContainer, object.Name()), units.Infra(d.Resource))
+	}
+	return names
 }
 
 // namePlace returns where a resource was given a name, or where it is declared.
@@ -72,7 +78,7 @@ func (l *loader) namePlace(d *declared, t units.Target) units.Position {
 		if d.Value(own, "ServiceName") != "" {
 			return l.placeBelow(d, own, "ServiceName")
 		}
-	case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+	case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork:
 		if d.value.LookupPath(cue.ParsePath(own + "." + own + "Name")).Exists() {
 			return l.placeBelow(d, own, own+"Name")
 		}
@@ -125,15 +131,16 @@ func (l *loader) ports(d *declared) []portHolder {
 			return l.placeBelow(d, "holds", strconv.Itoa(i))
 		}})
 	}
-	for i, v := range d.Values("Container", "PublishPort") {
+	section := ownSection(d.Address.Kind)
+	for i, v := range d.Values(section, "PublishPort") {
 		ports, err := units.ParsePublishPort(v)
 		if err != nil {
-			at, p := l.valuePlace(d, "Container", "PublishPort", i)
+			at, p := l.valuePlace(d, section, "PublishPort", i)
 			l.fault(at, p, err.Error(), "want [[ip:][hostPort]:]containerPort[/protocol]")
 		}
 		for _, p := range ports {
 			holders = append(holders, portHolder{d, p, func() units.Position {
-				at, _ := l.valuePlace(d, "Container", "PublishPort", i)
+				at, _ := l.valuePlace(d, section, "PublishPort", i)
 				return at
 			}})
 		}

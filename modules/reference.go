@@ -19,6 +19,8 @@ func (l *loader) resolve(d *declarations) {
 		x.rewrite("Container", "Network", x.network)
 		x.rewrite("Container", "Image", x.image)
 		x.rewrite("Container", "Pod", x.pod)
+		x.rewrite("Pod", "Volume", x.volume)
+		x.rewrite("Pod", "Network", x.network)
 		x.rewrite("Volume", "Image", x.image)
 		for _, key := range dependencies() {
 			x.rewrite("Unit", key, x.units)
@@ -124,7 +126,7 @@ func (x *resolver) dangling(kind units.Kind, word string) {
 
 // choices returns a hint that names the nearest of what is known.
 func choices(word string, known []string) string {
-	const most = 5
+	const most = 6
 	if near := units.Nearest(word, known); near != "" {
 		return "nearest: " + near
 	}
@@ -231,13 +233,20 @@ func (x *resolver) image(value string) string {
 	return value
 }
 
-// pod faults a reference to a pod: none can be declared.
+// pod resolves the pod that a container is in.
 func (x *resolver) pod(value string) string {
-	if value != "" {
-		at, p := x.at()
-		x.fault(at, p, fmt.Sprintf("no pod %q is declared", value), "")
+	if value == "" {
+		return value
 	}
-	return value
+	r, ok := x.find(units.KindPod, value)
+	if !ok {
+		return value
+	}
+	if len(x.from.Values("Container", "PublishPort")) > 0 && len(x.from.Values("Container", "Network")) == 0 {
+		at, p := x.valuePlace(x.from, "Container", "PublishPort", 0)
+		x.fault(at, p, "the container is in a pod, which has the ports", fmt.Sprintf("want it in PublishPort of %s", r.Address))
+	}
+	return units.QuadletFile(r.Resource)
 }
 
 // units resolves the addresses among the names of units.

@@ -46,9 +46,9 @@ func (d *declarations) add(r *declared) {
 // declare adds what a module declares.
 func (l *loader) declare(d *declarations, m field) {
 	all := l.fields(m.value, m.rule, m.path)
-	policy := l.policy(all)
+	policy := l.modulePolicy(all)
 	for _, kind := range all {
-		if kind.name == policyField {
+		if !isKindField(kind.name) {
 			continue
 		}
 		for _, r := range l.fields(kind.value, kind.rule, kind.path) {
@@ -57,57 +57,27 @@ func (l *loader) declare(d *declarations, m field) {
 	}
 }
 
-// policyField is the field of a module that declares nothing.
-const policyField = "policy"
-
-// policy returns the settings of a module or a resource.
-func (l *loader) policy(all fields) map[string]string {
-	settings := map[string]string{}
-	f, ok := all.get(policyField)
-	if !ok {
-		return settings
-	}
-	for _, s := range l.fields(f.value, f.rule, f.path) {
-		if !l.accepts(s) {
-			continue
-		}
-		if text, err := resolved(s.value).String(); err == nil {
-			settings[s.name] = text
-		}
-	}
-	return settings
-}
-
-// policyOf returns what counts for a resource: its own word, then the module's.
-func policyOf(kind units.Kind, module, own map[string]string) map[string]string {
-	settings := maps.Clone(module)
-	if settings["rename"] == "migrate" && kind != units.KindVolume {
-		settings["rename"] = "follow" // it holds no data that would have to move
-	}
-	maps.Copy(settings, own)
-	if len(settings) == 0 {
-		return nil
-	}
-	return settings
-}
+// isKindField reports whether a field of a module declares resources.
+func isKindField(name string) bool { return name != policyField && name != wasmField }
 
 // kindOf returns the kind that a field of a module declares.
 func kindOf(plural string) units.Kind { return units.Kind(strings.TrimSuffix(plural, "s")) }
 
 // resource completes a resource of a module that has a policy.
-func (l *loader) resource(a units.Address, f field, policy map[string]string) *declared {
+func (l *loader) resource(a units.Address, f field, policy policy) *declared {
 	before := len(l.faults)
 	d := &declared{path: f.path, value: f.value}
 	d.Address = a
 	d.Position = l.label(f.value, f.path)
 	all := l.fields(f.value, f.rule, f.path)
-	d.Policy = policyOf(a.Kind, policy, l.policy(all))
+	d.Wasm = policy.wasm
+	d.Policy = policy.of(a.Kind, l.settings(all, policy))
 	switch a.Kind {
 	case units.KindFile:
 		l.file(d, all)
 	case units.KindUnit:
 		l.plain(d, all)
-	case units.KindContainer, units.KindVolume, units.KindNetwork:
+	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 		l.quadlet(d, all)
 	}
 	d.sound = len(l.faults) == before && resolved(f.value).Kind() == cue.StructKind
@@ -129,7 +99,7 @@ func (l *loader) quadlet(d *declared, all fields) {
 		}
 		switch {
 		case name == own:
-			entries = withObjectName(entries, d)
+			entries = withExitPolicy(withObjectName(entries, d), d)
 			l.names(d, entries)
 			l.podmanArgs(d, entries)
 		case name == "Install" && !ok:
@@ -175,6 +145,24 @@ func withObjectName(entries []units.Entry, d *declared) []units.Entry {
 	return slices.Insert(entries, i, units.Entry{Key: key, Position: d.Position, Values: []string{d.Name}})
 }
 
+// withExitPolicy has a pod stay when its last container stops: by podman's default
+// for Quadlet it ends, under the container that is about to take the other's place.
+func withExitPolicy(entries []units.Entry, d *declared) []units.Entry {
+	const flag = "--exit-policy"
+	says := func(e units.Entry) bool {
+		return e.Key == "ExitPolicy" || e.Key == "PodmanArgs" && slices.ContainsFunc(e.Values, func(v string) bool { return strings.Contains(v, flag) })
+	}
+	if d.Address.Kind != units.KindPod || slices.ContainsFunc(entries, says) {
+		return entries
+	}
+	i, found := slices.BinarySearchFunc(entries, "PodmanArgs", func(e units.Entry, key string) int { return strings.Compare(e.Key, key) })
+	if !found {
+		entries = slices.Insert(entries, i, units.Entry{Key: "PodmanArgs", Position: d.Position})
+	}
+	entries[i].Values = append(entries[i].Values, flag+"=continue") // ExitPolicy came with podman 5.6
+	return entries
+}
+
 // withoutAlias faults a second name for a unit: it could stand before a unit that
 // was found, of the distribution's, and nothing would tell.
 func (l *loader) withoutAlias(d *declared, entries []units.Entry) []units.Entry {
@@ -201,10 +189,14 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 				at, p := l.valuePlace(d, own, e.Key, i)
 				l.fault(at, p, fmt.Sprintf("%q is not a name", name), "want "+l.schema.definition("#Name").want)
 			}
-			if e.Key == "ContainerName" && isHexadecimal(name) {
+			if (e.Key == "ContainerName" || e.Key == "PodName") && isHexadecimal(name) {
 				at, p := l.valuePlace(d, own, e.Key, i)
-				l.fault(at, p, fmt.Sprintf("%q reads as the start of a container's id", name),
-					"podman run --replace would destroy the container whose id starts so; want a letter after f, a dot or a dash in it")
+				makes := "podman run"
+				if d.Address.Kind == units.KindPod {
+					makes = "podman pod create"
+				}
+				l.fault(at, p, fmt.Sprintf("%q reads as the start of a %s's id", name, d.Address.Kind),
+					fmt.Sprintf("%s --replace would destroy the %s whose id starts so; want a letter after f, a dot or a dash in it", makes, d.Address.Kind))
 			}
 		}
 	}
@@ -214,8 +206,15 @@ func (l *loader) names(d *declared, entries []units.Entry) {
 // that the ledger does not have: podman would replace what was found there.
 func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
 	instead := map[string]string{"--name": "name", "--replace": "", "--publish": "PublishPort", "-p": "PublishPort", "--cidfile": ""}
+	switch d.Address.Kind {
+	case units.KindContainer:
+	case units.KindPod:
+		maps.Copy(instead, map[string]string{"--infra-name": "", "--pod-id-file": "", "--infra": ""})
+	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile:
+		return
+	}
 	for _, e := range entries {
-		if e.Key != "PodmanArgs" || d.Address.Kind != units.KindContainer {
+		if e.Key != "PodmanArgs" {
 			continue
 		}
 		for i, value := range e.Values {

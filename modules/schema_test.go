@@ -49,7 +49,7 @@ func everyKey(s *schema) []keyed {
 			}
 		}
 	}
-	for _, kind := range []units.Kind{units.KindContainer, units.KindVolume, units.KindNetwork} {
+	for _, kind := range []units.Kind{units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork} {
 		add(keyed{kind: kind}, s.shapeOf(s.definition("#"+ownSection(kind))).fields, quadletSections(kind))
 	}
 	for _, suffix := range slices.Sorted(maps.Keys(unitTypes())) {
@@ -71,14 +71,14 @@ func (k keyed) example(r *rule) string {
 	switch k.section + "." + k.key {
 	case "Container.Pod":
 		return `""`
-	case "Container.Network":
+	case "Container.Network", "Pod.Network":
 		return `"host"`
-	case "Container.Volume":
+	case "Container.Volume", "Pod.Volume":
 		return `"/srv:/srv"`
-	case "Container.PublishPort":
+	case "Container.PublishPort", "Pod.PublishPort":
 		return `"80"`
 	case "Container.ContainerName", "Container.ServiceName", "Volume.VolumeName", "Volume.ServiceName",
-		"Network.NetworkName", "Network.ServiceName":
+		"Network.NetworkName", "Network.ServiceName", "Pod.PodName", "Pod.ServiceName":
 		return `"name-of-its-own"`
 	case "Mount.Where", "Automount.Where", "Swap.What":
 		return `"/srv/name-of-its-own"`
@@ -180,7 +180,7 @@ func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
 		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "pod-faults", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text", "wasm-files",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")

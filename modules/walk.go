@@ -110,6 +110,8 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 		hint = "nearest: " + key
 	} else if r.name == "#Manifest" {
 		hint = `a field of your own begins with "_" or "#"`
+	} else if h.label != nil && h.label.name == "#SettingName" {
+		hint = "want " + h.label.want
 	}
 	l.fault(l.label(f.value, f.path), f.path, "no such key", hint)
 }
@@ -127,7 +129,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 	}
 	kind, sections, definition := kindOf(f.path[at]), []string(nil), ""
 	switch kind {
-	case units.KindContainer, units.KindVolume, units.KindNetwork:
+	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 		definition, sections = "#"+ownSection(kind), quadletSections(kind)
 	case units.KindUnit:
 		definition, sections = "#PlainUnit", plainSections(f.path[at+1])
@@ -145,7 +147,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 // isResource reports whether a definition of the schema is that of a resource.
 func (l *loader) isResource(definition string) bool {
 	switch definition {
-	case "#Container", "#Volume", "#Network", "#PlainUnit", "#File":
+	case "#Container", "#Pod", "#Volume", "#Network", "#PlainUnit", "#File":
 		return true
 	}
 	return false

@@ -317,7 +317,7 @@ func bestKnown(k units.Kind) string {
 		return units.TargetFile
 	case units.KindVolume:
 		return units.TargetVolume
-	case units.KindContainer, units.KindNetwork, units.KindUnit:
+	case units.KindContainer, units.KindPod, units.KindNetwork, units.KindUnit:
 	}
 	return units.TargetUnit
 }

@@ -137,7 +137,7 @@ func fill(dir string, g Generation, t Tree, previous string) error {
 	for _, path := range slices.Sorted(maps.Keys(t.Links)) {
 		w.link(path, t.Links[path])
 	}
-	for _, path := range t.Same {
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(t.Same))) {
 		w.same(path, filepath.Join(previous, path))
 	}
 	return w.err

@@ -83,6 +83,27 @@ func TestWhatIsTheSameIsShared(t *testing.T) {
 	}
 }
 
+// Two resources may have one content. A second link must not become a write, which
+// would go through the first into the previous generation.
+func TestWhatIsSharedTwiceIsNotWritten(t *testing.T) {
+	l := NewLayout(t.TempDir(), "")
+	write(t, l, Generation{Number: 1}, Tree{Files: map[string][]byte{"files/ab": []byte("x")}}, 0)
+	path := filepath.Join(l.Generation(1), "files", "ab")
+	long := time.Unix(1, 0)
+	if err := os.Chtimes(path, long, long); err != nil {
+		t.Fatal(err)
+	}
+	write(t, l, Generation{Number: 2}, Tree{Same: []string{"files/ab", "files/ab"}}, 1)
+	first, err1 := os.Stat(path)
+	second, err2 := os.Stat(filepath.Join(l.Generation(2), "files", "ab"))
+	if err := errors.Join(err1, err2); err != nil || !os.SameFile(first, second) {
+		t.Errorf("it is not shared: %v", err)
+	}
+	if first != nil && !first.ModTime().Equal(long) {
+		t.Error("the file of the previous generation was written to")
+	}
+}
+
 func TestWhatCannotBeSharedIsCopied(t *testing.T) {
 	l := NewLayout(t.TempDir(), "")
 	write(t, l, Generation{Number: 1}, Tree{Files: map[string][]byte{"files/ab": []byte("x")}}, 0)

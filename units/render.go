@@ -23,7 +23,7 @@ const MarkLabel = "io.meshgen.resource"
 // none.
 func QuadletFile(r Resource) string {
 	switch r.Address.Kind {
-	case KindContainer, KindVolume, KindNetwork:
+	case KindContainer, KindPod, KindVolume, KindNetwork:
 		return r.Name + "." + string(r.Address.Kind)
 	case KindUnit, KindFile:
 	}
@@ -42,13 +42,20 @@ func Render(r Resource) string {
 	own := ownSection(r.Address.Kind)
 	for _, s := range r.Sections {
 		if s.Name == own && r.Address.Kind != KindUnit {
-			s.Entries = append(slices.Clip(s.Entries), Entry{
-				Key: "Label", Pairs: []Pair{{Name: MarkLabel, Value: r.Address.String()}},
-			})
+			s.Entries = append(slices.Clip(s.Entries), mark(r))
 		}
 		writeSection(&b, s)
 	}
 	return b.String()
+}
+
+// mark returns the entry by which podman gives an object our label. [Pod] has Label
+// since podman 5.6 alone.
+func mark(r Resource) Entry {
+	if r.Address.Kind == KindPod {
+		return Entry{Key: "PodmanArgs", Values: []string{"--label " + MarkLabel + "=" + r.Address.String()}}
+	}
+	return Entry{Key: "Label", Pairs: []Pair{{Name: MarkLabel, Value: r.Address.String()}}}
 }
 
 // ownSection returns the section that Quadlet reads for a kind: [Container] in
@@ -73,7 +80,7 @@ func writeSection(b *strings.Builder, s Section) {
 // those of Quadlet ends in ExecStart=, where systemd also expands $.
 func isSystemd(section string) bool {
 	switch section {
-	case ownSection(KindContainer), ownSection(KindVolume), ownSection(KindNetwork), "Quadlet":
+	case ownSection(KindContainer), ownSection(KindPod), ownSection(KindVolume), ownSection(KindNetwork), "Quadlet":
 		return false
 	}
 	return true
@@ -95,17 +102,18 @@ func quote(s, section string) string {
 
 // RunDigest returns the sha256 of what makes a running service what it is, in
 // hexadecimal: its text without comments, [Install], the X- sections, the
-// description, the source path and our label. Two texts with one digest need no
-// restart between them.
+// description, the source path and our label; of a pod's also which containers it
+// pulls in. Two texts with one digest need no restart between them.
 func RunDigest(text string) string {
 	h := sha256.New()
 	skip := false
+	pod := strings.Contains(text, "\n[X-Pod]\n")
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "[") {
 			skip = line == "[Install]" || strings.HasPrefix(line, "[X-")
 		}
-		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) {
+		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) {
 			continue
 		}
 		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
@@ -116,6 +124,12 @@ func RunDigest(text string) string {
 func isDescriptive(line string) bool {
 	key, _, _ := strings.Cut(line, "=")
 	return key == "Description" || key == "Documentation" || key == "SourcePath"
+}
+
+// isPull reports whether a line of a pod's unit may name its containers: a pod runs
+// on as it is when one comes or goes.
+func isPull(line string) bool {
+	return strings.HasPrefix(line, "Wants=") || strings.HasPrefix(line, "Before=")
 }
 
 func withoutLabel(line string) string {

@@ -24,6 +24,23 @@ func TestRender(t *testing.T) {
 		want     string
 	}{
 		{
+			"a pod, which podman labels by an argument",
+			Resource{
+				Address: Address{Module: "forge", Kind: KindPod, ID: "web"}, Name: "front",
+				Sections: []Section{{Name: "Pod", Entries: []Entry{entry("PodName", "front"), entry("PodmanArgs", "--exit-policy=continue")}}},
+			},
+			`# Written by meshgen for forge/pod/web; changes here are lost.
+
+[X-Meshgen]
+Resource=forge/pod/web
+
+[Pod]
+PodName=front
+PodmanArgs=--exit-policy=continue
+PodmanArgs=--label io.meshgen.resource=forge/pod/web
+`,
+		},
+		{
 			"a container: sections in their order, a list repeats its key, the mark comes last",
 			Resource{
 				Address: Address{Module: "forge", Kind: KindContainer, ID: "gitea.server"}, Name: "gitea",
@@ -238,6 +255,24 @@ func TestRunDigestGoesOnAfterInstall(t *testing.T) {
 	a, b := "[Install]\nWantedBy=a\n[Service]\nType=notify\n", "[Install]\nWantedBy=a\n[Service]\nType=oneshot\n"
 	if RunDigest(a) == RunDigest(b) {
 		t.Error("a change after [Install] does not count")
+	}
+}
+
+// Which containers a pod pulls in makes no difference to the pod that runs; to
+// another unit it does.
+func TestRunDigestOfAPod(t *testing.T) {
+	unit := func(section, pulls, runs string) string {
+		return RunDigest("# a comment\n\n[" + section + "]\nPodName=p\n\n[Unit]\n" + pulls + "After=a.service\n\n[Service]\nExecStart=" + runs + "\n")
+	}
+	pulls := "Wants=x.service\nBefore=x.service\n"
+	if unit("X-Pod", pulls, "a") != unit("X-Pod", "", "a") {
+		t.Error("a container of a pod counts")
+	}
+	if unit("X-Pod", pulls, "a") == unit("X-Pod", pulls, "b") {
+		t.Error("what a pod runs does not count")
+	}
+	if unit("X-Container", pulls, "a") == unit("X-Container", "", "a") {
+		t.Error("what a container wants does not count")
 	}
 }
 

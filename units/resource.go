@@ -20,6 +20,7 @@ type Kind string
 // The kinds of resource.
 const (
 	KindContainer Kind = "container"
+	KindPod       Kind = "pod"
 	KindVolume    Kind = "volume"
 	KindNetwork   Kind = "network"
 	KindUnit      Kind = "unit" // of systemd's own, without Quadlet
@@ -188,9 +189,12 @@ type Resource struct {
 	Uses []Address `json:"uses,omitempty"`
 
 	// Policy is what the manifest says of how changes are decided, by
-	// transition: rename, transfer, remove, takeover, drift. It makes no
-	// difference to what the resource is.
+	// transition: rename, transfer, remove, takeover, drift, and whatever else
+	// Wasm takes. It makes no difference to what the resource is.
 	Policy map[string]string `json:"policy,omitempty"`
+	// Wasm is the policy of the module's own that decides; nil stands for the
+	// built-in one. It makes no difference to what the resource is either.
+	Wasm *Wasm `json:"wasm,omitempty"`
 
 	// File is set for KindFile alone.
 	File *File `json:"file,omitempty"`
@@ -238,6 +242,16 @@ type File struct {
 type Notification struct {
 	Resource Address `json:"resource"`
 	Action   string  `json:"action"` // "restart" or "reload"
+}
+
+// Wasm is a policy that a module brings, a WebAssembly program.
+type Wasm struct {
+	Path     string   `json:"path"` // below the manifest directory, with slashes
+	Position Position `json:"position"`
+	// Digest is the sha256 of the program, in hexadecimal.
+	Digest string `json:"digest"`
+	// Content is not part of the JSON form: a generation stores it by digest.
+	Content []byte `json:"-"`
 }
 
 // Port is a port on the host.

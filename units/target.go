@@ -46,6 +46,8 @@ func Unit(r Resource) string {
 	section, suffix := "Container", ""
 	switch r.Address.Kind {
 	case KindContainer:
+	case KindPod:
+		section, suffix = "Pod", "-pod"
 	case KindVolume:
 		section, suffix = "Volume", "-volume"
 	case KindNetwork:
@@ -67,6 +69,8 @@ func Object(r Resource) Target {
 	switch r.Address.Kind {
 	case KindContainer:
 		return Of(TargetContainer, r.Value("Container", "ContainerName"))
+	case KindPod:
+		return Of(TargetPod, r.Value("Pod", "PodName"))
 	case KindVolume:
 		return Of(TargetVolume, r.Value("Volume", "VolumeName"))
 	case KindNetwork:
@@ -86,10 +90,19 @@ func Targets(r Resource) []Target {
 	if object := Object(r); object != "" {
 		targets = append(targets, object)
 	}
+	if r.Address.Kind == KindPod {
+		targets = append(targets, Infra(r))
+	}
 	for _, p := range Ports(r) {
 		targets = append(targets, p.Target())
 	}
 	return targets
+}
+
+// Infra returns the container that podman has for a pod itself, by the name that
+// Quadlet gives it.
+func Infra(pod Resource) Target {
+	return Of(TargetContainer, Object(pod).Name()+"-infra")
 }
 
 // Ports returns the host ports that the resource takes: those of PublishPort
@@ -97,12 +110,14 @@ func Targets(r Resource) []Target {
 // holds. What does not parse is left out; the loader has refused it.
 func Ports(r Resource) []Port {
 	ports := slices.Clone(r.Holds)
-	for _, v := range r.Values("Container", "PublishPort") {
-		p, err := ParsePublishPort(v)
-		if err != nil {
-			continue
+	for _, section := range PublishSections() {
+		for _, v := range r.Values(section, "PublishPort") {
+			p, err := ParsePublishPort(v)
+			if err != nil {
+				continue
+			}
+			ports = append(ports, p...)
 		}
-		ports = append(ports, p...)
 	}
 	for _, key := range ListenKeys() {
 		for _, v := range r.Values("Socket", key) {
@@ -114,6 +129,9 @@ func Ports(r Resource) []Port {
 	}
 	return ports
 }
+
+// PublishSections returns the sections that may have PublishPort.
+func PublishSections() []string { return []string{"Container", "Pod"} }
 
 // ListenKeys returns the keys of [Socket] that may take a port.
 func ListenKeys() []string { return []string{"ListenStream", "ListenDatagram"} }

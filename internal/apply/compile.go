@@ -63,7 +63,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	for _, r := range resources {
 		path, same := "", kept[r.Address]
 		switch r.Address.Kind {
-		case units.KindContainer, units.KindVolume, units.KindNetwork:
+		case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 			path = filepath.Join("quadlet", units.QuadletFile(r))
 		case units.KindUnit:
 			path = filepath.Join(generator.NormalDir, r.Name)
@@ -71,7 +71,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 			c.add(r, texts[r.Name], enablement(r))
 		case units.KindFile:
 			path = filepath.Join("files", r.File.Digest)
-			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), *r.File)
+			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.File.Content)
 		}
 		switch {
 		case same:
@@ -80,6 +80,9 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 			c.Tree.Files[path] = r.File.Content
 		default:
 			c.Tree.Files[path] = []byte(units.Render(r))
+		}
+		if r.Wasm != nil {
+			c.policy(l, *r.Wasm, had, previous)
 		}
 	}
 	if converter != nil {
@@ -91,14 +94,27 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	return c, err
 }
 
-// intact reports whether the copy of a file's content in a generation is as it was
+// intact reports whether the copy of a content in a generation is as it was
 // written; where the content itself is not at hand, it is taken to be.
-func intact(path string, f units.File) bool {
-	if f.Content == nil {
+func intact(path string, content []byte) bool {
+	if content == nil {
 		return true
 	}
 	text, err := os.ReadFile(path) //nolint:gosec // of a generation
-	return err == nil && bytes.Equal(text, f.Content)
+	return err == nil && bytes.Equal(text, content)
+}
+
+// policy keeps a policy by its digest, so that it can be asked for as long as the
+// generation is there: when its module goes, and in a rollback.
+func (c *Compiled) policy(l state.Layout, w units.Wasm, had map[string]bool, previous state.Generation) {
+	path := filepath.Join("files", w.Digest)
+	switch {
+	case c.Tree.Files[path] != nil || slices.Contains(c.Tree.Same, path): // another resource has it
+	case had[w.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), w.Content):
+		c.Tree.Same = append(c.Tree.Same, path)
+	default:
+		c.Tree.Files[path] = w.Content
+	}
 }
 
 // fingerprint returns that of a converter; "" where there is none.
@@ -162,12 +178,15 @@ func (c *Compiled) unconverted() {
 	}
 }
 
-// contents returns the digests of the file contents that a generation holds.
+// contents returns the digests of the files and policies that a generation holds.
 func contents(g state.Generation) map[string]bool {
 	digests := map[string]bool{}
 	for _, r := range g.Resources {
 		if r.File != nil {
 			digests[r.File.Digest] = true
+		}
+		if r.Wasm != nil {
+			digests[r.Wasm.Digest] = true
 		}
 	}
 	return digests
@@ -189,6 +208,11 @@ func (c *Compiled) keep(previous state.Generation) map[units.Address]bool {
 			kept[r.Address] = true
 		}
 	}
+	// What Quadlet makes of a pod depends on the containers that refer to it.
+	was, is := pulled(previous.Resources), pulled(c.Generation.Resources)
+	for a := range kept {
+		kept[a] = kept[a] && slices.Equal(was[a], is[a])
+	}
 	// What Quadlet makes of a unit depends on those that it refers to.
 	for changed := true; changed; {
 		changed = false
@@ -202,6 +226,18 @@ func (c *Compiled) keep(previous state.Generation) map[units.Address]bool {
 	return kept
 }
 
+// pulled returns what each pod pulls in when it starts.
+func pulled(resources []units.Resource) map[units.Address][]string {
+	pulled := map[units.Address][]string{}
+	for pod, containers := range members(resources) {
+		for _, r := range containers {
+			pulled[pod] = append(pulled[pod], units.Unit(r)+" "+r.Value("Container", "StartWithPod"))
+		}
+		slices.Sort(pulled[pod])
+	}
+	return pulled
+}
+
 func sameResource(a, b units.Resource) bool {
 	return reflect.DeepEqual(unplaced(a), unplaced(b))
 }
@@ -209,7 +245,7 @@ func sameResource(a, b units.Resource) bool {
 // unplaced returns the resource without its positions, contents and policy,
 // which make no difference to what becomes of it.
 func unplaced(r units.Resource) units.Resource {
-	r.Position, r.Policy = units.Position{}, nil
+	r.Position, r.Policy, r.Wasm = units.Position{}, nil, nil
 	r.Sections = slices.Clone(r.Sections)
 	for i, s := range r.Sections {
 		entries := slices.Clone(s.Entries)
@@ -291,10 +327,12 @@ func relative(l state.Layout, path string) string {
 func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]string, fresh []units.Resource) {
 	quadlets = map[string]string{}
 	byAddress := map[units.Address]units.Resource{}
+	in := members(c.Generation.Resources)
 	for _, r := range c.Generation.Resources {
 		byAddress[r.Address] = r
 	}
-	// Quadlet looks up what a unit refers to, and what that refers to in turn.
+	// Quadlet looks up what a unit refers to, and what that refers to in turn; of a
+	// pod, the containers in it.
 	var reach func(a units.Address)
 	reach = func(a units.Address) {
 		used := byAddress[a]
@@ -303,6 +341,9 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 			return // a plain unit refers to services, not to Quadlets
 		}
 		quadlets[name] = units.Render(used)
+		for _, container := range in[a] {
+			reach(container.Address)
+		}
 		for _, next := range used.Uses {
 			reach(next)
 		}

@@ -25,6 +25,7 @@ func TestPolicyIsNoChange(t *testing.T) {
 	}
 	first.Generation.Number = 1
 	web.Policy = map[string]string{"remove": "keep"}
+	web.Wasm = &units.Wasm{Path: "policy.wasm", Digest: "ab", Content: []byte("x")}
 	second, err := Compile(t.Context(), l, nil, Input{Resources: []units.Resource{web}}, first.Generation)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +38,9 @@ func TestPolicyIsNoChange(t *testing.T) {
 	}
 	if got := second.Generation.Resources[0].Policy["remove"]; got != "keep" {
 		t.Errorf("the new generation says %q", got)
+	}
+	if got := string(second.Tree.Files["files/ab"]); got != "x" {
+		t.Errorf("the new generation has the policy %q", got)
 	}
 }
 

@@ -39,7 +39,7 @@ func Export(c Compiled, dir string) error {
 			err = write(filepath.Join("/files", r.File.Path), r.File.Content, r.File.Mode)
 		case units.KindUnit:
 			err = write(filepath.Join("/units", r.Name), []byte(units.Render(r)), 0o644)
-		case units.KindContainer, units.KindVolume, units.KindNetwork:
+		case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 			err = write(filepath.Join("/quadlet", units.QuadletFile(r)), []byte(units.Render(r)), 0o644)
 		}
 		if err != nil {

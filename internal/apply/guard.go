@@ -13,7 +13,7 @@ import (
 
 // guard refuses a plan that would start, stop or restart what is not ours under
 // a name that is: podman run --replace destroys whatever container has the name,
-// and a unit file of the owner's comes before ours.
+// podman pod create --replace whatever pod and all that is in it, and a unit file of the owner's comes before ours.
 func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	if n.Systemd == nil {
 		return nil, nil
@@ -51,7 +51,7 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if path := defined[unit]; path != "" {
 			faults[unit] = append(faults[unit], taken(r, units.Of(units.TargetUnit, unit), "defined by "+path))
 		}
-		if r.Address.Kind != units.KindContainer {
+		if r.Address.Kind != units.KindContainer && r.Address.Kind != units.KindPod {
 			continue
 		}
 		o, there, err := n.object(ctx, units.Object(r))
@@ -65,15 +65,19 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 	return faults, nil
 }
 
-// othersNeed refuses to take away a network or to copy a volume that a container
-// uses which is not ours.
+// othersNeed refuses to take away a network or a pod, or to copy a volume, that a
+// container uses which is not ours.
 func (n *Node) othersNeed(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	inUse, err := n.inUse(ctx, plan.Free, desired)
 	if err != nil {
 		return nil, err
 	}
+	inPods, err := n.strangers(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
 	others, err := n.othersUse(ctx, plan)
-	return append(inUse, others...), err
+	return slices.Concat(inUse, inPods, others), err
 }
 
 // inUse refuses to make anew a network that a container uses which is not ours:

@@ -164,7 +164,7 @@ func runs(k units.Kind) bool {
 	switch k {
 	case units.KindVolume, units.KindNetwork, units.KindFile:
 		return false
-	case units.KindContainer, units.KindUnit:
+	case units.KindContainer, units.KindPod, units.KindUnit:
 	}
 	return true
 }
@@ -223,7 +223,7 @@ func nameless(r units.Resource) units.Resource {
 	for i, s := range sections {
 		sections[i].Entries = slices.DeleteFunc(slices.Clone(s.Entries), func(e units.Entry) bool {
 			switch e.Key {
-			case "ContainerName", "VolumeName", "NetworkName", "ServiceName":
+			case "ContainerName", "PodName", "VolumeName", "NetworkName", "ServiceName":
 				return true
 			}
 			return false
@@ -285,7 +285,7 @@ func strayed(before, desired state.Generation, migrated map[units.Target]units.T
 		if !ok {
 			former, ok = moved(before, byAddress(desired), r)
 		}
-		if r.Address.Kind != units.KindContainer || !ok {
+		if !ok || (r.Address.Kind != units.KindContainer && r.Address.Kind != units.KindPod) {
 			continue
 		}
 		had := mounts(former)
@@ -346,10 +346,11 @@ func volumes(g state.Generation) map[string]units.Target {
 	return found
 }
 
-// mounts returns the Quadlets of the volumes that a container mounts, by path.
+// mounts returns the Quadlets of the volumes that a container or a pod mounts, by
+// path.
 func mounts(r units.Resource) map[string]string {
 	found := map[string]string{}
-	for _, v := range r.Values("Container", "Volume") {
+	for _, v := range append(r.Values("Container", "Volume"), r.Values("Pod", "Volume")...) {
 		if fields := strings.Split(v, ":"); len(fields) > 1 {
 			found[filepath.Clean(fields[1])] = clean(fields[0])
 		}

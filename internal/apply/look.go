@@ -299,6 +299,8 @@ func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object
 		if found, err = l.podman.Containers(ctx); err == nil {
 			err = l.unmark(ctx, found)
 		}
+	case units.TargetPod:
+		found, err = l.podman.Pods(ctx)
 	case units.TargetVolume:
 		found, err = l.podman.Volumes(ctx)
 	case units.TargetNetwork:

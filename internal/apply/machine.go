@@ -53,6 +53,7 @@ type Podman interface {
 	Pull(ctx context.Context, image string) error
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	RemoveContainer(ctx context.Context, id string) error
+	RemovePod(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error
 	RemoveVolume(ctx context.Context, name string) error
 }

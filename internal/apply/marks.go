@@ -167,7 +167,7 @@ func (b *rebuilder) objects(ctx context.Context) error {
 	if b.node.Podman == nil {
 		return nil
 	}
-	for _, kind := range []string{units.TargetContainer, units.TargetNetwork, units.TargetVolume} {
+	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume} {
 		objects, err := b.node.objectsOf(ctx, kind)
 		if err != nil {
 			return err
@@ -322,7 +322,7 @@ func (b *rebuilder) lostText(name string) (text string, a units.Address, detail 
 	if !made {
 		return "", a, ""
 	}
-	return stopping(a, container.ID), a, "systemd has lost its definition, and no generation has it; its mark tells how to stop it"
+	return stopping(a, container), a, "systemd has lost its definition, and no generation has it; its mark tells how to stop it"
 }
 
 // stranger tells of a unit that systemd has lost and that bears no mark, where one
@@ -338,16 +338,20 @@ func (b *rebuilder) stranger(t units.Target) {
 
 // stopping returns a definition that is good for one thing: to have systemd stop a
 // unit, with the container that it runs, if any.
-func stopping(a units.Address, container string) string {
+func stopping(a units.Address, container host.Object) string {
 	lines := []string{
 		"# Made by meshgen from the mark of what the unit made.",
 		"[" + units.MarkSection + "]", units.MarkKey + "=" + a.String(), "", "[Service]",
 	}
-	if container == "" {
+	remove := "podman rm --volumes --force --ignore " + container.ID
+	if a.Kind == units.KindPod {
+		remove = "podman pod rm --force --ignore " + container.Pod // its own container goes with it
+	}
+	if container.ID == "" {
 		lines = append(lines, "Type=oneshot", "RemainAfterExit=yes", "ExecStart=true", "")
 	} else {
 		lines = append(lines, "Type=notify", "NotifyAccess=all", "Delegate=yes", "KillMode=mixed",
-			"ExecStart=false", "ExecStop=podman rm --volumes --force --ignore "+container, "")
+			"ExecStart=false", "ExecStop="+remove, "")
 	}
 	return strings.Join(lines, "\n")
 }

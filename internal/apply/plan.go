@@ -67,8 +67,8 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
-	// Settings says that a resource has another policy, which a new generation is
-	// to remember.
+	// Settings says that the node or a resource has another policy, which a new
+	// generation is to remember.
 	Settings bool
 
 	reasons map[reasonKey]string
@@ -204,6 +204,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	p.networks()
 	p.copies()
 	p.contention()
+	p.pods()
 	p.sockets()
 	return p.finish()
 }
@@ -408,7 +409,7 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	case p.seen.observed.Damaged[r.Target]:
 		p.restart[u.Name] = true
 		p.because("restart", u.Name, "its definition was changed by other hands")
-	case u.Resource.Kind != units.KindContainer || p.runs(r, u):
+	case u.Resource.Kind != units.KindContainer || p.runs(r, u): // of a network or a pod more is to be done
 	case p.identityChanges(r, u):
 		p.stop[u.Name] = true
 		p.start[u.Name] = true
@@ -603,11 +604,26 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
-	p.plan.Settings = slices.ContainsFunc(p.desired.Resources, func(r units.Resource) bool {
-		before, was := p.old[r.Address]
-		return was && !maps.Equal(before.Policy, r.Policy)
-	})
+	p.plan.Settings = p.decidesOtherwise()
 	return p.plan
+}
+
+// decidesOtherwise reports whether what later changes are decided by is another.
+func (p *planner) decidesOtherwise() bool {
+	if p.generation.Number > 0 && p.generation.Adopted != p.desired.Adopted {
+		return true
+	}
+	return slices.ContainsFunc(p.desired.Resources, func(r units.Resource) bool {
+		before, was := p.old[r.Address]
+		return was && (!maps.Equal(before.Policy, r.Policy) || !samePolicy(before.Wasm, r.Wasm))
+	})
+}
+
+func samePolicy(a, b *units.Wasm) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Path == b.Path && a.Digest == b.Digest
 }
 
 // rank puts what others need before them: networks and volumes before

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -74,7 +75,7 @@ func fill(l state.Layout) error {
 // What is made to stop a unit bears its mark, and ends the container by its id.
 func TestStoppingDefinitionBearsTheMark(t *testing.T) {
 	a := units.Address{Module: "m", Kind: units.KindContainer, ID: "x"}
-	text := stopping(a, "0123abcd")
+	text := stopping(a, host.Object{ID: "0123abcd"})
 	if got, ok := units.Mark(text); !ok || got != a {
 		t.Errorf("the mark is %v, %t", got, ok)
 	}

@@ -69,12 +69,14 @@ func turn(t units.Target) int {
 	switch t.Kind() {
 	case units.TargetUnit:
 		return 0
-	case units.TargetContainer:
+	case units.TargetPod: // takes its own container along, which does not go alone
 		return 1
+	case units.TargetContainer:
+		return 2
 	case units.TargetDir:
-		return 3
+		return 4
 	}
-	return 2
+	return 3
 }
 
 func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[string]host.Unit, error) {
@@ -155,7 +157,7 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 			return "", err
 		}
 		return "", errors.Join(m.removeTraces(m.records[t]), m.removeMadeBy(ctx, m.records[t]))
-	case units.TargetContainer, units.TargetNetwork, units.TargetVolume:
+	case units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume:
 		return m.removeObject(ctx, t)
 	case units.TargetFile:
 		if m.never(t) {
@@ -228,6 +230,8 @@ func (m *move) removeMarked(ctx context.Context, t units.Target, o host.Object) 
 	switch t.Kind() {
 	case units.TargetContainer:
 		err = m.node.Podman.RemoveContainer(ctx, o.ID)
+	case units.TargetPod:
+		err = m.node.Podman.RemovePod(ctx, o.ID)
 	case units.TargetNetwork:
 		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	case units.TargetVolume:

@@ -41,17 +41,37 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 	if in.Moved, err = n.movesBack(number, numbers); err != nil {
 		return 0, Input{}, err
 	}
-	for i, r := range in.Resources {
-		if r.File == nil {
-			continue
-		}
-		f := *r.File
-		if f.Content, err = n.content(number, f); err != nil {
-			return 0, Input{}, err
-		}
-		in.Resources[i].File = &f
+	if err := n.contents(number, in.Resources); err != nil {
+		return 0, Input{}, err
 	}
 	return number, in, nil
+}
+
+// contents gives the resources of a generation the contents of their files and
+// their policies.
+func (n *Node) contents(generation int, resources []units.Resource) error {
+	programs := map[string][]byte{} // which many resources share
+	for i, r := range resources {
+		var err error
+		if r.File != nil {
+			f := *r.File
+			if f.Content, err = n.content(generation, f.Digest, f.Path); err != nil {
+				return err
+			}
+			resources[i].File = &f
+		}
+		if r.Wasm != nil {
+			w := *r.Wasm
+			if programs[w.Digest] == nil {
+				if programs[w.Digest], err = n.content(generation, w.Digest, w.Path); err != nil {
+					return err
+				}
+			}
+			w.Content = programs[w.Digest]
+			resources[i].Wasm = &w
+		}
+	}
+	return nil
 }
 
 // movesBack returns where what moved since a generation was before that.
@@ -119,16 +139,16 @@ func (n *Node) choice(numbers []int) string {
 	return "meshgen rollback N, of these: " + strings.Join(words, ", ")
 }
 
-// content returns the content of a file of a generation, which is on the disk
-// under its digest.
-func (n *Node) content(generation int, f units.File) ([]byte, error) {
-	path := filepath.Join(n.Layout.Generation(generation), "files", f.Digest)
+// content returns what a generation has on the disk under a digest: the content of
+// the config file at a path, or the policy that the manifest has there.
+func (n *Node) content(generation int, digest, of string) ([]byte, error) {
+	path := filepath.Join(n.Layout.Generation(generation), "files", digest)
 	content, err := os.ReadFile(path) //nolint:gosec // a path of the layout's
 	if err != nil {
-		return nil, fmt.Errorf("generation %d: content of %s: %w", generation, f.Path, err)
+		return nil, fmt.Errorf("generation %d: content of %s: %w", generation, of, err)
 	}
-	if state.TextDigest(string(content)) != f.Digest {
-		return nil, fmt.Errorf("generation %d: %s: not the content of %s that was stored there", generation, path, f.Path)
+	if state.TextDigest(string(content)) != digest {
+		return nil, fmt.Errorf("generation %d: %s: not the content of %s that was stored there", generation, path, of)
 	}
 	return content, nil
 }

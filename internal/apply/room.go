@@ -175,13 +175,13 @@ func (p *planner) contention() {
 	}
 }
 
-// storage returns what each container of a generation mounts: volumes, and paths
+// storage returns what each container and pod of a generation mounts: volumes, and paths
 // of the host.
 func storage(g state.Generation) map[units.Address]map[string]bool {
 	named := volumes(g)
 	found := map[units.Address]map[string]bool{}
 	for _, r := range g.Resources {
-		if r.Address.Kind != units.KindContainer {
+		if r.Address.Kind != units.KindContainer && r.Address.Kind != units.KindPod {
 			continue
 		}
 		sources := map[string]bool{}

@@ -60,9 +60,6 @@ const defaultNetwork = "podman"
 
 // objectsOf lists podman's objects of a kind, in the order of their names.
 func (n *Node) objectsOf(ctx context.Context, kind string) ([]host.Object, error) {
-	if kind == units.TargetPod {
-		return n.Podman.Pods(ctx)
-	}
 	byName, err := n.objects.get(ctx, kind)
 	objects := make([]host.Object, 0, len(byName))
 	for _, o := range byName {
@@ -214,7 +211,7 @@ func (n *Node) marked(ctx context.Context) ([]units.Target, error) {
 	for _, o := range containers {
 		found = append(found, units.Of(units.TargetContainer, o.Name))
 	}
-	for _, kind := range []string{units.TargetVolume, units.TargetNetwork} {
+	for _, kind := range []string{units.TargetPod, units.TargetVolume, units.TargetNetwork} {
 		objects, err := n.objectsOf(ctx, kind)
 		if err != nil {
 			return nil, err

@@ -36,7 +36,7 @@ func (n *Node) taken(
 				by = fileHolder(n.Layout.Path(t.Name()), s)
 				by.Same = s == stateOf(files[t])
 			}
-		case units.TargetContainer, units.TargetVolume, units.TargetNetwork:
+		case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork:
 			object, there, err := n.object(ctx, t)
 			if err != nil {
 				return nil, err
@@ -44,7 +44,7 @@ func (n *Node) taken(
 			if there && (held[t].Target == "" || !marked(object, held[t])) {
 				by = occupant(t, object)
 			}
-			if pod, err := n.isPod(ctx, t); err != nil {
+			if pod, err := n.podHolds(ctx, t); err != nil {
 				return nil, err
 			} else if pod {
 				by = state.Occupant{Words: "a pod of that name exists", What: units.TargetPod, Pod: t.Name()}
@@ -58,15 +58,18 @@ func (n *Node) taken(
 	return taken, nil
 }
 
-// isPod reports whether a pod has the name of a container: to podman that is one
-// name.
-func (n *Node) isPod(ctx context.Context, t units.Target) (bool, error) {
+// podHolds reports whether a pod that is not ours has the name of a container: to
+// podman that is one name.
+func (n *Node) podHolds(ctx context.Context, t units.Target) (bool, error) {
 	if n.objects == nil || t.Kind() != units.TargetContainer {
+		return false, nil
+	}
+	if r, known := n.ledgerRecord(units.Of(units.TargetPod, t.Name())); known && r.State == state.Live {
 		return false, nil
 	}
 	containers, err := n.objects.get(ctx, units.TargetContainer)
 	for _, o := range containers {
-		if o.Pod == t.Name() {
+		if o.PodName == t.Name() {
 			return true, err
 		}
 	}
@@ -121,7 +124,7 @@ func fileHolder(path string, s state.FileState) state.Occupant {
 func occupant(t units.Target, o host.Object) state.Occupant {
 	return state.Occupant{
 		Words: objectHolder(t, o), What: t.Kind(), Running: o.Running, ID: o.ID, Image: o.Image, ImageID: o.ImageID, Labels: o.Labels,
-		Ports: slices.Sorted(slices.Values(o.Ports)), Networks: o.Networks, Created: o.Created, Pod: o.Pod, Unit: o.Unit,
+		Ports: slices.Sorted(slices.Values(o.Ports)), Networks: o.Networks, Created: o.Created, Pod: o.PodName, Unit: o.Unit,
 	}
 }
 

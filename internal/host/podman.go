@@ -32,18 +32,22 @@ type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
 	Labels map[string]string
-	// From here to Ports it is a container's alone. Unit is the
-	// systemd unit that runs it, as podman was told. A container has the labels
+	// From here to Infra it is a container's alone, but for Unit, which a pod has too:
+	// the systemd unit that runs it, as podman was told. A container has the labels
 	// of its image too.
 	Image    string
 	ImageID  string
 	Running  bool
 	Unit     string
 	Networks []string
-	// Pod is the name of its pod, Ports are those of the host that lead to it, as
-	// protocol/port or protocol/address:port. Created is not known of all objects.
-	Pod     string
+	// Pod is the id of the pod that it is in, PodName its name; Infra says that it is
+	// the pod's own. Ports are those of the host that lead to it, as protocol/port or
+	// protocol/address:port.
 	Ports   []string
+	Pod     string
+	PodName string
+	Infra   bool
+	// Created is not known of all objects.
 	Created time.Time
 	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
 	// Mountpoint.
@@ -65,7 +69,9 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		ImageID  string   `json:"ImageID"`
 		State    string   `json:"State"`
 		Networks []string `json:"Networks"`
+		Pod      string   `json:"Pod"`
 		PodName  string   `json:"PodName"`
+		IsInfra  bool     `json:"IsInfra"`
 		Created  int64    `json:"Created"` // seconds since 1970
 		Ports    []port   `json:"Ports"`
 		Labels   map[string]string
@@ -79,7 +85,8 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
-				Networks: c.Networks, Pod: c.PodName, Ports: ports(c.Ports), Created: time.Unix(c.Created, 0),
+				Networks: c.Networks, Ports: ports(c.Ports), Pod: c.Pod, PodName: c.PodName, Infra: c.IsInfra,
+				Created: time.Unix(c.Created, 0),
 			})
 		}
 	}
@@ -160,7 +167,7 @@ func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 	}
 	found := make([]Object, len(list))
 	for i, l := range list {
-		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels}
+		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels, Unit: l.Labels["PODMAN_SYSTEMD_UNIT"]}
 	}
 	return found, nil
 }
@@ -221,6 +228,12 @@ func (p Podman) Pull(ctx context.Context, image string) error {
 // RemoveContainer stops and removes the container of that id.
 func (p Podman) RemoveContainer(ctx context.Context, id string) error {
 	_, err := p.run(ctx, "rm", "--force", "--volumes", "--ignore", "--", id)
+	return err
+}
+
+// RemovePod stops and removes the pod of that id, with all containers in it.
+func (p Podman) RemovePod(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "pod", "rm", "--force", "--ignore", "--", id)
 	return err
 }
 

@@ -82,7 +82,12 @@ func (p podman) Networks(context.Context) ([]host.Object, error) {
 	return found, nil
 }
 
+// Pods returns none: no unit here makes a pod.
 func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+func (p podman) RemovePod(_ context.Context, id string) error {
+	return fmt.Errorf("pod %s: not found", id)
+}
 
 // ImageLabels returns none: no image here was made of a container.
 func (p podman) ImageLabels(context.Context) (map[string]map[string]string, error) { return nil, nil }

@@ -5,7 +5,7 @@ root=$1 mirror=$2
 
 mount --make-rprivate /
 mount -t proc proc /proc
-mmdebstrap --quiet --variant=apt --include=systemd,systemd-sysv,dbus,podman,crun,netavark,aardvark-dns,passt,nftables,iproute2,procps,strace,e2fsprogs,dosfstools,fusefat,busybox-static \
+mmdebstrap --quiet --variant=apt --include=systemd,systemd-sysv,dbus,podman,catatonit,crun,netavark,aardvark-dns,passt,nftables,iproute2,procps,strace,e2fsprogs,dosfstools,fusefat,busybox-static \
 	trixie "$root" "$mirror"
 
 # What a container has no use for, and what would run at a time of its own.
