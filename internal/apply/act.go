@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -201,7 +202,7 @@ func (m *move) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: stopped again and again, and started again\nhint: find out what starts it", strings.Join(names, ", "))
+	return hint.Add(fmt.Errorf("%s: stopped again and again, and started again", strings.Join(names, ", ")), "find out what starts it")
 }
 
 func (m *move) stillUp(ctx context.Context, names []string) (up []string, err error) {

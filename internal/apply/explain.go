@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -80,7 +81,7 @@ func (n *Node) meant(word string, s Story, t teller) (Story, error) {
 		known = append(known, a.String())
 	}
 	if near := units.Nearest(word, known); near != "" && strings.Count(word, "/") == 2 && !strings.Contains(word, ":") {
-		err = fmt.Errorf("%s: the ledger has no such address\nhint: nearest: %s", word, near)
+		err = hint.Add(fmt.Errorf("%s: the ledger has no such address", word), "nearest: "+near)
 	}
 	return s, err
 }

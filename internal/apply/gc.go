@@ -15,6 +15,7 @@ import (
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -99,7 +100,7 @@ func (n *Node) Surplus(ctx context.Context, limits Limits) (Surplus, error) {
 		return s, nil
 	}
 	if n.Podman == nil {
-		return s, errors.New("volumes: podman cannot be asked below --root\nhint: run it on the machine itself")
+		return s, hint.Add(errors.New("volumes: podman cannot be asked below --root"), "run it on the machine itself")
 	}
 	return s, n.heldVolumes(ctx, &s)
 }

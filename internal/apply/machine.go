@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 )
@@ -83,7 +84,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 		return m, nil
 	}
 	if m.Converter == nil {
-		return m, errors.New("quadlet: not on this machine\nhint: it comes with podman 4.4 and later")
+		return m, hint.Add(errors.New("quadlet: not on this machine"), "it comes with podman 4.4 and later")
 	}
 	podman, err := host.FindPodman()
 	if err != nil {

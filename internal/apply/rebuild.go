@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -94,7 +95,7 @@ func lost(l state.Layout, machine string) (why, err error) {
 	case why == nil && blank(ledger):
 		return fmt.Errorf("%s: holds nothing", l.Ledger()), nil
 	case why == nil:
-		return nil, fmt.Errorf("%s: in order, and a new one would know less\nhint: move it away first where it is to be made anew all the same", l.Ledger())
+		return nil, hint.Add(fmt.Errorf("%s: in order, and a new one would know less", l.Ledger()), "move it away first where it is to be made anew all the same")
 	case damaged && !damage.Newer():
 		return fmt.Errorf("%s:%d: %s", damage.Path, damage.Line, damage.What), nil
 	case foreign:

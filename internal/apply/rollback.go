@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -31,7 +32,7 @@ func (n *Node) Earlier(number int) (int, Input, error) {
 		return 0, Input{}, err
 	}
 	if !slices.Contains(numbers, number) {
-		return 0, Input{}, fmt.Errorf("generation %d: not on the disk\nhint: %s", number, n.choice(numbers))
+		return 0, Input{}, hint.Add(fmt.Errorf("generation %d: not on the disk", number), n.choice(numbers))
 	}
 	g, err := state.ReadGeneration(n.Layout, number)
 	if err != nil {
@@ -104,13 +105,13 @@ func (n *Node) before() (int, error) {
 	if from, ok := n.predecessor(current); ok && from > 0 {
 		return from, nil
 	} else if ok {
-		return 0, fmt.Errorf("generation %d: nothing was in force before it\nhint: an empty manifest and meshgen switch --allow-empty take everything away", current)
+		return 0, hint.Add(fmt.Errorf("generation %d: nothing was in force before it", current), "an empty manifest and meshgen switch --allow-empty take everything away")
 	}
 	numbers, err := state.Numbers(n.Layout)
 	if err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("generation %d: the ledger does not say what was in force before it\nhint: %s", current, n.choice(numbers))
+	return 0, hint.Add(fmt.Errorf("generation %d: the ledger does not say what was in force before it", current), n.choice(numbers))
 }
 
 // predecessor returns what was in force before a generation, as the last switch

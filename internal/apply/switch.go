@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -50,10 +51,10 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 		return out, err
 	}
 	if err != nil {
-		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
+		return out, hint.Add(fmt.Errorf("%w\nnothing was touched", err), "mend that, then switch again")
 	}
 	if err := n.intend(ctx, p, to); err != nil {
-		return out, fmt.Errorf("%w\nhint: nothing was acted on; the next switch undoes what was recorded", err)
+		return out, hint.Add(fmt.Errorf("%w\nnothing was acted on; the next switch undoes what was recorded", err), "mend that, then switch again")
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
 	m := n.move(p.before, p.Plan, to, progress)
@@ -279,8 +280,8 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if len(events) > 0 {
 		if appendErr := n.Ledger.Append(events...); appendErr != nil {
 			out.Result = ""
-			return out, errors.Join(err, fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w\n"+
-				"hint: the next switch finishes it", out.To, appendErr))
+			return out, errors.Join(err, hint.Add(
+				fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w", out.To, appendErr), "the next switch finishes it"))
 		}
 	}
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
