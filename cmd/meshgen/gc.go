@@ -23,7 +23,7 @@ type collected struct {
 	Volumes     []apply.HeldVolume `json:"volumes"`
 	Kept        []apply.KeptVolume `json:"kept"`
 	Log         bool               `json:"log"`
-	Error       string             `json:"error,omitempty"`
+	failure
 }
 
 func newGC(o *options) *cobra.Command {
@@ -37,8 +37,7 @@ func newGC(o *options) *cobra.Command {
 			"hands had left them, with --volumes the volumes that are no longer declared, and their\n" +
 			"data with them. It says first what would go, each volume with its size, and removes it\n" +
 			"when it is told to: on the terminal, or by --yes.\n\n" +
-			"A volume stays that a container has, or that a Quadlet names. Exit 1: something could\n" +
-			"not be removed.",
+			"A volume stays that a container has, or that a Quadlet names.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep < 1 {
@@ -113,7 +112,7 @@ func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (e
 		if err == nil {
 			return writeJSON(cmd.OutOrStdout(), doc)
 		}
-		doc.Error = err.Error()
+		doc.failure = failureOf(err)
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), exitFailed)
 	}
 	switch {

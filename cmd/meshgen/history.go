@@ -13,6 +13,7 @@ import (
 type history struct {
 	Schema      string `json:"schema"`
 	Generations []past `json:"generations"`
+	failure
 }
 
 // past is one switch in it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/modules"
 	"meshgen/state"
 )
@@ -22,7 +23,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	from := modules.Options{Node: o.node, Hostname: hostname(l), AllowEmpty: allowEmpty}
 	digest, err := modules.Digest(dir, from)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("manifest %s: not there\nhint: write one, or name another with --manifest", dir)
+		err = hint.Add(fmt.Errorf("manifest %s: not there", dir), "write one, or name another with --manifest")
 	}
 	if err != nil {
 		return apply.Input{}, exitError{exitRejected, err}
@@ -36,7 +37,7 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 		return apply.Input{}, exitError{exitRejected, err}
 	}
 	if again, err := modules.Digest(dir, from); err != nil || again != digest {
-		err = errors.Join(err, fmt.Errorf("manifest %s: changed while it was read\nhint: run it again", dir))
+		err = errors.Join(err, hint.Add(fmt.Errorf("manifest %s: changed while it was read", dir), "run it again"))
 		return apply.Input{}, exitError{exitRejected, err}
 	}
 	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources, Moved: m.Moved}, nil

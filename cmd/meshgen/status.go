@@ -16,6 +16,7 @@ type status struct {
 	Generation int              `json:"generation"`
 	Unfinished string           `json:"unfinished,omitempty"`
 	Resources  []apply.Standing `json:"resources"`
+	failure
 }
 
 func newStatus(o *options) *cobra.Command {
