@@ -144,13 +144,13 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 	return nil
 }
 
-// teller is an output that knows whether anything was written to it.
-type teller struct {
+// output is an output that knows whether anything was written to it.
+type output struct {
 	io.Writer
 	told bool
 }
 
-func (t *teller) Write(p []byte) (int, error) {
+func (t *output) Write(p []byte) (int, error) {
 	t.told = true
 	return t.Writer.Write(p)
 }

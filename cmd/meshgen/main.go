@@ -33,7 +33,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := &options{}
 	root := newRoot(o)
-	out := &teller{Writer: stdout}
+	out := &output{Writer: stdout}
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)

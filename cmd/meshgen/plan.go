@@ -56,7 +56,7 @@ func newPlan(o *options) *cobra.Command {
 // undo before.
 type prospect struct {
 	apply.Prepared
-	of         int // as in [aim]
+	of         int // the generation that it would bring back, if any
 	unfinished string
 }
 
@@ -98,12 +98,12 @@ func (o *options) foresee(cmd *cobra.Command, load load) (p prospect, err error)
 	if err != nil {
 		return p, err
 	}
-	a, err := load(node, inForce)
+	in, err := load(node, inForce)
 	if err != nil {
 		return p, err
 	}
-	p.of = a.of
-	p.Prepared, err = node.Prepare(cmd.Context(), a.Input)
+	p.of = in.Of
+	p.Prepared, err = node.Prepare(cmd.Context(), in)
 	return p, err
 }
 

@@ -39,15 +39,15 @@ func newRollback(o *options) *cobra.Command {
 					return usage(cmd, fmt.Errorf("rollback %q: want the number of a generation, as meshgen history has them", args[0]))
 				}
 			}
-			load := func(node *apply.Node, _ state.Generation) (aim, error) {
-				of, in, err := node.Earlier(number)
+			load := func(node *apply.Node, _ state.Generation) (apply.Input, error) {
+				in, err := node.Earlier(number)
 				if err == nil && len(in.Resources) == 0 && !allowEmpty {
-					err = hint.Add(fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything", of), "--allow-empty does that")
+					err = hint.Add(fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything", in.Of), "--allow-empty does that")
 				}
 				if err != nil {
-					return aim{}, exitError{exitRejected, err}
+					return apply.Input{}, exitError{exitRejected, err}
 				}
-				return aim{Input: in, of: of}, nil
+				return in, nil
 			}
 			if dryRun {
 				_, err := o.plan(cmd, load)

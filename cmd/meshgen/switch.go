@@ -27,15 +27,9 @@ type switched struct {
 	failure
 }
 
-// aim is a set that is to be in force.
-type aim struct {
-	apply.Input
-	of int // the generation that it is of; 0 where it is the manifest's
-}
-
 // load finds out what is to be in force, once the node is locked and nothing is
 // left of a switch that was cut short.
-type load func(node *apply.Node, inForce state.Generation) (aim, error)
+type load func(node *apply.Node, inForce state.Generation) (apply.Input, error)
 
 func newSwitch(o *options) *cobra.Command {
 	allowEmpty := false
@@ -62,9 +56,8 @@ func newSwitch(o *options) *cobra.Command {
 
 // declared loads what the manifest says.
 func (o *options) declared(cmd *cobra.Command, allowEmpty bool) load {
-	return func(node *apply.Node, inForce state.Generation) (aim, error) {
-		in, err := o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
-		return aim{Input: in}, err
+	return func(node *apply.Node, inForce state.Generation) (apply.Input, error) {
+		return o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
 	}
 }
 
@@ -113,16 +106,16 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	if err != nil {
 		return err
 	}
-	a, err := load(node, inForce)
+	in, err := load(node, inForce)
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, a, beside(err, unfinished))
+		return o.switchRejected(cmd, inForce.Number, in.Of, beside(err, unfinished))
 	}
-	p, err := node.Prepare(cmd.Context(), a.Input)
+	p, err := node.Prepare(cmd.Context(), in)
 	if err == nil && len(p.Rejected) > 0 {
 		err = p.Rejected
 	}
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, a, beside(err, unfinished))
+		return o.switchRejected(cmd, inForce.Number, in.Of, beside(err, unfinished))
 	}
 	for _, t := range p.Transitions {
 		if t.Reason != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
@@ -139,9 +132,9 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	told()
 	show.end()
 	if len(faultsOf(err)) > 0 && out.Result == "" { // by what came to be while an image was pulled
-		return o.switchRejected(cmd, inForce.Number, a, refusal{err, untouched + ", but images were pulled"})
+		return o.switchRejected(cmd, inForce.Number, in.Of, refusal{err, untouched + ", but images were pulled"})
 	}
-	return o.switchEnded(cmd, a, p, out, unfinished, err)
+	return o.switchEnded(cmd, in.Of, p, out, unfinished, err)
 }
 
 // recover finishes or undoes what a switch that was cut short has left, and
@@ -173,15 +166,15 @@ func beside(err error, unfinished string) error {
 }
 
 // switchRejected ends a switch that came to a halt before anything was touched.
-func (o *options) switchRejected(cmd *cobra.Command, inForce int, a aim, err error) error {
+func (o *options) switchRejected(cmd *cobra.Command, inForce int, of int, err error) error {
 	if cmd.Context().Err() != nil {
 		err = errors.New("interrupted; nothing was touched")
 	}
 	if !o.json {
-		return placed(err, a.of)
+		return placed(err, of)
 	}
 	doc := switched{
-		Schema: schema(cmd), Generation: fromTo{inForce, inForce}, Of: a.of, Transitions: []state.Transition{}, Steps: []apply.Step{},
+		Schema: schema(cmd), Generation: fromTo{inForce, inForce}, Of: of, Transitions: []state.Transition{}, Steps: []apply.Step{},
 		Rejected: orEmpty(faultsOf(err)), Failed: []string{}, failure: failureOf(err),
 	}
 	return joinCode(writeJSON(cmd.OutOrStdout(), doc), codeOf(err))
@@ -196,11 +189,11 @@ func placed(err error, of int) error {
 	return hint.Add(err, fmt.Sprintf("the places are those of the manifest that generation %d was made from", of))
 }
 
-func (o *options) switchEnded(cmd *cobra.Command, a aim, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
+func (o *options) switchEnded(cmd *cobra.Command, of int, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
 	code := exitOf(out, err)
 	if o.json {
 		doc := switched{
-			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: a.of, Result: out.Result,
+			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: of, Result: out.Result,
 			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
@@ -209,7 +202,7 @@ func (o *options) switchEnded(cmd *cobra.Command, a aim, p apply.Prepared, out a
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
-		return o.say(cmd, outcome(a, p, out, unfinished))
+		return o.say(cmd, outcome(of, p, out, unfinished))
 	}
 	return exitError{code, explain(out, err)}
 }
@@ -229,15 +222,15 @@ func exitOf(out apply.Outcome, err error) int {
 	return 0
 }
 
-func outcome(a aim, p apply.Prepared, out apply.Outcome, unfinished string) string {
+func outcome(of int, p apply.Prepared, out apply.Outcome, unfinished string) string {
 	text := fmt.Sprintf("generation %d is in force", out.To)
 	switch {
-	case p.Plan.Empty() && unfinished == "" && (a.of == 0 || a.of == out.To):
+	case p.Plan.Empty() && unfinished == "" && (of == 0 || of == out.To):
 		return text + ": nothing to do"
 	case p.Plan.Empty() && unfinished == "":
-		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, a.of)
-	case a.of > 0:
-		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, a.of)
+		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, of)
+	case of > 0:
+		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, of)
 	}
 	return text
 }

@@ -27,6 +27,7 @@ type Input struct {
 	Digest    string // of all that the manifest was read from
 	Resources []units.Resource
 	Moved     units.Moves
+	Of        int // the generation that they were in; 0 where they are the manifest's
 	// Held are the resources of the manifest that are left out of Resources, or
 	// stand there as they were.
 	Held []units.Address
@@ -52,7 +53,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held, Of: in.Of,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},

@@ -103,18 +103,7 @@ func (n *Node) named(word string) (state.Record, error) {
 	if n.Ledger == nil {
 		return state.Record{}, fmt.Errorf("%s: nothing is recorded here yet", word)
 	}
-	records := n.Ledger.Records()
-	var known []string
-	var meant []state.Record
-	for _, r := range records {
-		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
-			return r, nil
-		}
-		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
-			meant = append(meant, r)
-		}
-		known = append(known, string(r.Target))
-	}
+	meant, known := n.matches(word)
 	switch {
 	case len(meant) == 1:
 		return meant[0], nil
@@ -126,6 +115,21 @@ func (n *Node) named(word string) (state.Record, error) {
 		return state.Record{}, hint.Add(fmt.Errorf("%s: may be one of several", word), strings.Join(names, ", "))
 	}
 	return state.Record{}, unknown(word, known)
+}
+
+// matches returns the records of the targets that a word may mean, one where it
+// says exactly which, and beside them all targets that the ledger has.
+func (n *Node) matches(word string) (meant []state.Record, known []string) {
+	for _, r := range n.Ledger.Records() {
+		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
+			return []state.Record{r}, nil
+		}
+		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
+			meant = append(meant, r)
+		}
+		known = append(known, string(r.Target))
+	}
+	return meant, known
 }
 
 // shownBare reports whether a target is shown by its name alone, which tells what
