@@ -43,8 +43,9 @@ func (n *Node) unfinished() (state.Switch, bool) {
 }
 
 // Recover finishes or undoes a switch that was cut short: where its generation
-// was in force already it goes forward, else back. Without one it only sweeps
-// the litter that a killed process may have left.
+// was in force already it goes forward, else back. One that was asked never to
+// bring the old set back is not brought back here either, whatever the options
+// say. Without one it only sweeps the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	current, err := n.InForce()
 	if err != nil {
@@ -72,6 +73,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		if err != nil {
 			return Outcome{}, err
 		}
+		o.Rollback = o.Rollback && s.Rollback != state.Never
 		return n.advance(ctx, from, current, o, progress)
 	}
 	aim, err := n.generation(s.Generation)

@@ -52,7 +52,7 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 	if err != nil {
 		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
 	}
-	if err := n.intend(ctx, p, to); err != nil {
+	if err := n.intend(ctx, p, to, o); err != nil {
 		return out, fmt.Errorf("%w\nhint: nothing was acted on; the next switch undoes what was recorded", err)
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
@@ -109,10 +109,13 @@ func (n *Node) ensureLedger() (err error) {
 }
 
 // intend records what the switch is about to do.
-func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) error {
-	events := []state.Event{{
+func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation, o Options) error {
+	begin := state.Event{
 		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
-	}}
+	}
+	if !o.Rollback {
+		begin.Rollback = state.Never
+	}
 	found, err := n.survey(ctx)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) erro
 	if err != nil {
 		return err
 	}
-	if err := n.Ledger.Append(slices.Concat(events, found, more)...); err != nil {
+	if err := n.Ledger.Append(slices.Concat([]state.Event{begin}, found, more)...); err != nil {
 		return err
 	}
 	return state.SetPending(n.Layout, to.Number)
