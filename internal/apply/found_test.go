@@ -80,7 +80,18 @@ func (p *play) happen(words []string) {
 		p.Fatalf("no step: %q", words)
 	}
 	p.noteDown(func(d declaration) bool { return were[d.base()] && !p.died })
+	p.noteOwners()
 	p.always()
+}
+
+// noteOwners notes what the owner's own services run by now.
+func (p *play) noteOwners() {
+	maps.DeleteFunc(p.found.containers, func(_ string, c simulated.Container) bool { return c.Unit != "" })
+	for _, c := range p.host.Containers() {
+		if p.found.units[c.Unit] && c.Labels[units.MarkLabel] == "" {
+			p.found.containers[c.Name] = c
+		}
+	}
 }
 
 // hand has something come, by verb hand, or go, by verb gone.

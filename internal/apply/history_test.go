@@ -344,6 +344,7 @@ func (p *play) reboot() {
 	p.boots = false
 	clear(p.down)
 	p.found.reboot(p.host)
+	p.noteOwners()
 	p.noteDown(func(declaration) bool { return false })
 	p.always()
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -136,16 +137,20 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 	details, err := n.Systemd.Details(ctx, names)
 	found := map[string]string{}
 	for name, d := range details {
-		if d.Fragment == "" || d.Fragment == generatedBy+name {
+		path := d.Fragment
+		if path == generatedBy+name { // by our generator, or by podman's from a Quadlet of the owner's
+			path = d.Source
+		}
+		if path == "" || strings.HasPrefix(path, relative(n.Layout, n.Layout.Config)+"/") {
 			continue
 		}
-		if to, err := os.Readlink(n.Layout.Path(d.Fragment)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+		if to, err := os.Readlink(n.Layout.Path(path)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
 			continue // a mask defines nothing
 		}
-		if _, err := os.Lstat(n.Layout.Path(d.Fragment)); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(n.Layout.Path(path)); errors.Is(err, os.ErrNotExist) {
 			continue // nor does what is gone, and is still in systemd's memory
 		}
-		found[name] = d.Fragment
+		found[name] = path
 	}
 	return found, err
 }

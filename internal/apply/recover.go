@@ -194,6 +194,11 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 			return nil, err
 		}
 		plan = plan.sparing(barred)
+		inTheWay, err := n.inTheWay(ctx, plan, barred, to)
+		if err != nil {
+			return nil, err
+		}
+		plan.End = append(plan.End, inTheWay...)
 		faults, err := n.othersNeed(ctx, plan, to)
 		if err != nil || len(faults) > 0 {
 			return nil, errors.Join(err, faults.Err())
