@@ -207,6 +207,36 @@ files: f: {path: "/etc/ant.conf", content: "x", notify: x: "restart"}`))
 	}
 }
 
+// One that was masked while it runs keeps a network that is no longer declared: that
+// is said, and is no failure. Unmasked, it is started without it, and the network
+// goes.
+func TestMaskedUnitKeepsItsNetwork(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`networks: net: {}
+containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: ["net"]}}`))
+	v.Switch()
+	v.Run("systemctl", "mask", "ant")
+	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none"}}`))
+	before := v.invocation("ant")
+	v.Switch()
+	v.mustBeDone()
+	v.mustRun("ant")
+	if v.invocation("ant") != before {
+		t.Error("it was restarted")
+	}
+	v.Run("podman", "network", "inspect", "m-net")
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "is masked, and runs on with network:m-net") {
+		t.Errorf("plan says nothing of the network:\n%s", plan)
+	}
+	v.Run("systemctl", "unmask", "ant")
+	v.Switch()
+	v.mustRun("ant")
+	if r := v.Exec("podman", "network", "inspect", "m-net"); r.Code == 0 {
+		t.Error("the network is still there")
+	}
+	v.mustBeDone()
+}
+
 // An image that was made of a container of ours has its labels, and so has what is
 // run from it by hand: that is still not ours.
 func TestContainerOfACopiedImageIsNotOurs(t *testing.T) {

@@ -71,7 +71,7 @@ func (p *play) happen(words []string) {
 	case "fail":
 		p.host.Fail(name)
 	case "mask":
-		if p.found.files["/etc/systemd/system/"+name] == "" && (p.aside == whole || !p.known("mask", name)) {
+		if p.found.files["/etc/systemd/system/"+name] == "" {
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":
@@ -97,9 +97,6 @@ func (p *play) noteOwners() {
 // hand has something come, by verb hand, or go, by verb gone.
 func (p *play) hand(verb, kind, name string) {
 	comes := verb == "hand"
-	if comes && p.aside == setAside && p.known(kind, name) {
-		return
-	}
 	switch kind {
 	case "container":
 		if _, ok := p.found.containers[name]; ok && !comes {

@@ -27,7 +27,10 @@ type sight struct {
 	invocations map[string]string
 	// foreign are the units whose names are no longer declared and which run by
 	// a definition that is not of meshgen, with its path.
-	foreign  map[string]string
+	foreign map[string]string
+	// inUse are the networks and volumes that are no longer declared and that
+	// containers of ours use whose units are masked: nothing takes them off.
+	inUse    map[units.Target]bool
 	observed state.Observed
 }
 
@@ -90,6 +93,9 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		return sight{}, err
 	}
 	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
+	if seen.inUse, err = n.inUseByMasked(ctx, desired, records, seen); err != nil {
+		return sight{}, err
+	}
 	if seen.observed.Taken, err = n.taken(ctx, desired, fresh, held, seen); err != nil {
 		return sight{}, err
 	}
