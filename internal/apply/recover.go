@@ -181,6 +181,12 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	b.transitions = slices.DeleteFunc(b.transitions, func(t state.Transition) bool {
 		return t.Kind == state.Drift && writtenBy(from, t.To, b.seen.observed.Files)
 	})
+	// What is to be refused is not overwritten either: the next switch refuses it.
+	for i, t := range b.transitions {
+		if t.Kind == state.Drift && t.Decision == state.Refuse {
+			b.transitions[i].Decision = state.Keep
+		}
+	}
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
