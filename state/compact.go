@@ -182,7 +182,7 @@ func (l *Ledger) brief(number int) ([]byte, error) {
 	for i, s := range b.switches {
 		begin := Event{
 			Kind: EventBegin, Time: s.Begin, Generation: s.Generation, From: s.From, Manifest: s.Manifest,
-			Transitions: s.Transitions, Changes: s.Changes,
+			Transitions: s.Transitions, Changes: s.Changes, Rollback: s.Rollback,
 		}
 		if i < len(b.switches)-fullSwitches {
 			begin.Transitions = nil

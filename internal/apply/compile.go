@@ -303,6 +303,9 @@ func (c *Compiled) convert(
 	}
 	for _, r := range fresh {
 		text := out.Units[units.Unit(r)]
+		if r.Address.Kind == units.KindContainer {
+			text = units.WithFragment(text)
+		}
 		texts[units.Unit(r)] = text
 		c.Tree.Files[filepath.Join(generator.NormalDir, units.Unit(r))] = []byte(text)
 		c.add(r, text, out.Links)

@@ -253,6 +253,7 @@ func (p *planner) names() {
 		case r.Target.Kind() == units.TargetDir && (p.holdsDeclared(r.Target, declared) || p.isMountedAt(r)):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
+		case p.seen.inUse[r.Target]:
 		default:
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}

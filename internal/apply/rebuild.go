@@ -24,8 +24,9 @@ import (
 //     only where a switch was cut short, and only if it is, to the mode, what was
 //     to be written.
 //
-// A directory that was made for a file bears no mark and stays. So does, as ours,
-// what was forgotten and still bears one: the ledger alone knew of that.
+// A directory that was made for a file bears no mark and stays. What was forgotten
+// may bear one still, and the ledger alone knew of that: so a volume that is not
+// declared is held, and a network that no unit of ours makes.
 
 // rebuilt is the origin of what a rebuilt ledger has.
 const rebuilt = "rebuilt"

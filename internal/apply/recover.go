@@ -43,8 +43,9 @@ func (n *Node) unfinished() (state.Switch, bool) {
 }
 
 // Recover finishes or undoes a switch that was cut short: where its generation
-// was in force already it goes forward, else back. Without one it only sweeps
-// the litter that a killed process may have left.
+// was in force already it goes forward, else back. One that was asked never to
+// bring the old set back is not brought back here either, whatever the options
+// say. Without one it only sweeps the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	current, err := n.InForce()
 	if err != nil {
@@ -72,6 +73,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		if err != nil {
 			return Outcome{}, err
 		}
+		o.Rollback = o.Rollback && s.Rollback != state.Never
 		return n.advance(ctx, from, current, o, progress)
 	}
 	aim, err := n.generation(s.Generation)
@@ -179,6 +181,12 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	b.transitions = slices.DeleteFunc(b.transitions, func(t state.Transition) bool {
 		return t.Kind == state.Drift && writtenBy(from, t.To, b.seen.observed.Files)
 	})
+	// What is to be refused is not overwritten either: the next switch refuses it.
+	for i, t := range b.transitions {
+		if t.Kind == state.Drift && t.Decision == state.Refuse {
+			b.transitions[i].Decision = state.Keep
+		}
+	}
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
@@ -192,6 +200,11 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 			return nil, err
 		}
 		plan = plan.sparing(barred)
+		inTheWay, err := n.inTheWay(ctx, plan, barred, to)
+		if err != nil {
+			return nil, err
+		}
+		plan.End = append(plan.End, inTheWay...)
 		faults, err := n.othersNeed(ctx, plan, to)
 		if err != nil || len(faults) > 0 {
 			return nil, errors.Join(err, faults.Err())

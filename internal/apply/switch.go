@@ -53,7 +53,7 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 	if err != nil {
 		return out, hint.Add(fmt.Errorf("%w\nnothing was touched", err), "mend that, then switch again")
 	}
-	if err := n.intend(ctx, p, to); err != nil {
+	if err := n.intend(ctx, p, to, o); err != nil {
 		return out, hint.Add(fmt.Errorf("%w\nnothing was acted on; the next switch undoes what was recorded", err), "mend that, then switch again")
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
@@ -110,10 +110,13 @@ func (n *Node) ensureLedger() (err error) {
 }
 
 // intend records what the switch is about to do.
-func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) error {
-	events := []state.Event{{
+func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation, o Options) error {
+	begin := state.Event{
 		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
-	}}
+	}
+	if !o.Rollback {
+		begin.Rollback = state.Never
+	}
 	found, err := n.survey(ctx)
 	if err != nil {
 		return err
@@ -122,7 +125,7 @@ func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) erro
 	if err != nil {
 		return err
 	}
-	if err := n.Ledger.Append(slices.Concat(events, found, more)...); err != nil {
+	if err := n.Ledger.Append(slices.Concat([]state.Event{begin}, found, more)...); err != nil {
 		return err
 	}
 	return state.SetPending(n.Layout, to.Number)
