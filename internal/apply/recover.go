@@ -11,6 +11,7 @@ import (
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -63,7 +64,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	ctx = context.WithoutCancel(ctx)
 	lost := n.lostBefore(current)
 	if lost && n.Booting {
-		return Outcome{}, fmt.Errorf("%s: nothing is in force, and the ledger has a set\nhint: meshgen switch makes it anew", n.Layout.Current())
+		return Outcome{}, hint.Add(fmt.Errorf("%s: nothing is in force, and the ledger has a set", n.Layout.Current()), "meshgen switch makes it anew")
 	}
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
@@ -265,7 +266,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	}
 	if err := m.act(ctx); err != nil {
 		out.Result = ""
-		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
+		return out, hint.Add(fmt.Errorf("bring back generation %d: %w", to.Number, err), "the next switch tries again")
 	}
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0
