@@ -50,8 +50,13 @@ func (v *played) Do(words []string, text string) error {
 		return v.try("systemctl", words[0], last)
 	case "run":
 		return v.try("podman", "run", "--detach", "--name="+last, "--network=none", "localhost/probe:2")
-	case "network-rm":
-		return v.try("podman", "network", "rm", last)
+	case "rename":
+		return v.try("podman", "rename", words[1], last)
+	case "rm":
+		return v.try("podman", "rm", "--force", last)
+	case "network-rm", "network-create", "volume-rm", "volume-create":
+		kind, act, _ := strings.Cut(words[0], "-")
+		return v.try("podman", kind, act, last)
 	default:
 		return errors.New(words[0] + ": no act")
 	}

@@ -26,7 +26,9 @@ type sight struct {
 	invocations map[string]string
 	// foreign are the units whose names are no longer declared and which run by
 	// a definition that is not of meshgen, with its path.
-	foreign  map[string]string
+	foreign map[string]string
+	// remade are networks of ours that other hands made anew, with their ids.
+	remade   map[units.Target]string
 	observed state.Observed
 }
 
