@@ -23,9 +23,17 @@ type made struct {
 
 func (m made) name() string { return m.object.Target.Name() }
 
-// up and down leave out what is on its way.
-func (m made) up() bool   { return m.seen.Active == "active" }
-func (m made) down() bool { return !m.seen.Up() }
+// up reports whether the object is to be there: a container runs, a volume or a
+// network was made. What is on its way is neither up nor down.
+func (m made) up() bool {
+	return m.seen.Active == "active" && (m.resource.Address.Kind != units.KindContainer || m.seen.Sub == "running")
+}
+
+// down reports whether nothing of the unit's is to be there. A one-shot container
+// that has done its work has left nothing.
+func (m made) down() bool {
+	return !m.seen.Up() || (m.seen.Active == "active" && !m.up())
+}
 
 // lookForAstray finds the podman objects of ours that other hands renamed, removed
 // or made anew. The store says what may be so, and costs no run of podman; podman
