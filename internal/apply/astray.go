@@ -101,13 +101,16 @@ func (n *Node) doubted(all []made) []made {
 				ids, known = n.Store.Containers()
 				read = true
 			}
-			m.container = containerOf(n.Layout, m.unit.Target.Name())
 			id, taken := ids[m.name()]
+			if taken && id == m.unit.Container {
+				continue // or what is left of it, which is ended before the next start
+			}
+			m.container = containerOf(n.Layout, m.unit.Target.Name()) // since the last switch
 			switch {
 			case m.up():
 				doubt = !known || m.container == "" || id != m.container
-			case m.down(): // what is left of our own is ended before the next start
-				doubt = taken && id != m.container && id != m.unit.Container
+			case m.down():
+				doubt = taken && id != m.container
 			}
 		case units.TargetVolume:
 			when, there := n.Store.VolumeMade(m.name())
