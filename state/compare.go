@@ -21,6 +21,9 @@ type Observed struct {
 	// Overridden are the units of ours that other hands keep systemd from
 	// running as they are declared, with how, in words.
 	Overridden map[units.Target]string
+	// Missing are podman's objects of ours that are not there under their names
+	// any more, with how, in words. Foreign are those that are somebody else's.
+	Missing, Foreign map[units.Target]string
 	// Damaged are the units of the generation in force that are no longer as
 	// they were written.
 	Damaged map[units.Target]bool
@@ -124,6 +127,7 @@ func (c *comparison) resource(r units.Resource) {
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
 	c.drifted(r.Address, first)
+	c.astray(r.Address, units.Object(r))
 	c.moved(r.Address, first)
 	switch {
 	case ours && record.Resource == r.Address:
@@ -187,6 +191,18 @@ func (c *comparison) drifted(a units.Address, t units.Target) {
 	}
 	if c.seen.Damaged[t] {
 		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: "its definition was changed by other hands"})
+	}
+}
+
+// astray tells what other hands did to a podman object that is declared and ours.
+func (c *comparison) astray(a units.Address, t units.Target) {
+	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+		return
+	}
+	for _, how := range []string{c.seen.Missing[t], c.seen.Foreign[t]} {
+		if how != "" {
+			c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: how})
+		}
 	}
 }
 

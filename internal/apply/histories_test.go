@@ -139,6 +139,8 @@ func (d drawer) step() string {
 		return "move container " + d.pick("m/a m/c", "m/b m/d", "m/c m/a", "m/a n/a")
 	case n < 83:
 		return "module " + d.pick("m n", "n m", "m o", "o m")
+	case n < 84:
+		return "rename " + d.pick("ant", "bat", "m-a", "m-b")
 	case n < 85:
 		return "reboot"
 	case n < 90:

@@ -83,7 +83,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 // rest is judged anew without it.
 func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base state.Generation, damaged map[units.Target]bool) (err error) {
 	for {
-		p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, damaged)
+		p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, &whole{damaged})
 		if err != nil {
 			return err
 		}
@@ -195,14 +195,25 @@ func (n *Node) damaged(g state.Generation) (map[units.Target]bool, error) {
 	return damaged, nil
 }
 
-func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, damaged map[units.Target]bool) (before, error) {
+// whole is what a look is for that sees what other hands did. One that takes a
+// switch on, or back, has that in the next one's.
+type whole struct {
+	damaged map[units.Target]bool
+}
+
+func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, all *whole) (before, error) {
 	var b before
 	b.generation, b.records = state.Rehome(desired, from, n.records())
 	var err error
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
-	b.seen.observed.Damaged = damaged
+	if all != nil {
+		b.seen.observed.Damaged = all.damaged
+		if err := n.lookForAstray(ctx, desired, &b); err != nil {
+			return b, err
+		}
+	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }

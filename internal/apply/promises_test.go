@@ -111,7 +111,7 @@ func (p *play) ours() []units.Target {
 	var there []units.Target
 	for _, c := range p.host.Containers() {
 		if c.Labels[units.MarkLabel] != "" {
-			there = append(there, units.Of(units.TargetContainer, c.Name))
+			there = append(there, units.Of(units.TargetContainer, strings.TrimSuffix(c.Name, astray)))
 		}
 	}
 	for _, n := range p.host.Networks() {
@@ -157,6 +157,7 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		}
 		if p.shadowed(d) {
 			delete(now, d.object())
+			delete(now, d.object()+astray) // nor does it get its name back
 			continue
 		}
 		c, there := now[d.object()]

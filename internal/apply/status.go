@@ -71,7 +71,7 @@ func (n *Node) drift(ctx context.Context, g state.Generation, standings []Standi
 	if err != nil || g.Number == 0 {
 		return err
 	}
-	b, err := n.lookBefore(ctx, g, g, damaged)
+	b, err := n.lookBefore(ctx, g, g, &whole{damaged})
 	for i, s := range standings {
 		for _, t := range b.transitions {
 			if t.Kind == state.Drift && t.Resource == s.Address {
