@@ -336,7 +336,7 @@ func (l *listing) unmark(ctx context.Context, containers []host.Object) error {
 	var labels map[string]map[string]string
 	for i, o := range containers {
 		mark := o.Labels[units.MarkLabel]
-		if mark == "" || containerOf(l.layout, o.Unit) == o.ID {
+		if mark == "" || o.Infra || containerOf(l.layout, o.Unit) == o.ID {
 			continue
 		}
 		if labels == nil {
