@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -45,7 +44,6 @@ func (n *Node) lookForAstray(ctx context.Context, desired state.Generation, b *b
 	doubted := n.doubted(madeObjects(desired, b))
 	found := &b.seen.observed
 	found.Missing, found.Foreign = map[units.Target]string{}, map[units.Target]string{}
-	b.seen.remade = map[units.Target]string{}
 	for _, m := range doubted {
 		var err error
 		switch m.object.Target.Kind() {
@@ -200,17 +198,7 @@ func (n *Node) networkAstray(ctx context.Context, m made, seen *sight) error {
 	case !there || marked(o, m.object):
 		return nil
 	}
-	containers, err := n.objects.get(ctx, units.TargetContainer)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(containers)) {
-		if c := containers[name]; c.Labels[units.MarkLabel] == "" && slices.Contains(c.Networks, t.Name()) {
-			seen.observed.Foreign[t] = fmt.Sprintf("%s, and container %s uses it, which is not of meshgen", madeAnew, name)
-			return nil
-		}
-	}
-	seen.observed.Missing[t], seen.remade[t] = madeAnew, o.ID
+	seen.observed.Foreign[t] = madeAnew + "; to have meshgen make it, remove it: podman network rm " + t.Name()
 	return nil
 }
 
@@ -253,10 +241,6 @@ func (p *planner) restore() {
 			p.haltNetwork(p.old[r.Address], reason)
 			p.plan.Emit = append(p.plan.Emit, t) // so that the ledger has when it was made
 		case units.TargetNetwork:
-			if id := p.seen.remade[t]; id != "" {
-				p.plan.Remade[t] = id
-				p.plan.Free = append(p.plan.Free, t)
-			}
 			p.haltNetwork(p.old[r.Address], reason)
 		}
 	}

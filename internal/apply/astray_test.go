@@ -22,7 +22,6 @@ func penned() state.Generation {
 func TestPlanRestoresWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		missing units.Target
-		remade  string
 		down    string
 		want    string
 	}{
@@ -30,17 +29,12 @@ func TestPlanRestoresWhatIsMissing(t *testing.T) {
 		{missing: "container:c", down: "c.service"},
 		{missing: "network:n", want: "stop a.service b.service n-network.service\nstart n-network.service a.service b.service"},
 		{missing: "network:n", down: "a.service", want: "stop b.service n-network.service\nstart n-network.service b.service"},
-		{
-			missing: "network:n", remade: "1234",
-			want: "stop a.service b.service n-network.service\nfree network:n\nstart n-network.service a.service b.service",
-		},
 		{missing: "volume:v", want: "stop a.service v-volume.service\nstart v-volume.service a.service"},
 	} {
-		t.Run(string(c.missing)+c.remade+c.down, func(t *testing.T) {
+		t.Run(string(c.missing)+c.down, func(t *testing.T) {
 			g := penned()
 			b := running(g)
 			b.seen.observed.Missing = map[units.Target]string{c.missing: "is gone"}
-			b.seen.remade = map[units.Target]string{c.missing: c.remade}
 			if c.down != "" {
 				b.down(c.down)
 			}
@@ -52,9 +46,6 @@ func TestPlanRestoresWhatIsMissing(t *testing.T) {
 			}
 			if emits := slices.Contains(p.Emit, c.missing); emits != (c.missing.Kind() == units.TargetVolume) {
 				t.Errorf("that it is made anew is recorded: %t", emits)
-			}
-			if p.Remade[c.missing] != c.remade {
-				t.Errorf("the plan removes network %q, want %q", p.Remade[c.missing], c.remade)
 			}
 		})
 	}

@@ -30,9 +30,7 @@ type sight struct {
 	foreign map[string]string
 	// inUse are the networks and volumes that are no longer declared and that
 	// containers of ours use whose units are masked: nothing takes them off.
-	inUse map[units.Target]bool
-	// remade are networks of ours that other hands made anew, with their ids.
-	remade   map[units.Target]string
+	inUse    map[units.Target]bool
 	observed state.Observed
 }
 

@@ -30,8 +30,6 @@ type Plan struct {
 	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
-	// Remade are those of Free that other hands made anew, with their ids.
-	Remade map[units.Target]string
 	// Astray are those of Stop whose containers go by another name, or are gone.
 	Astray []string
 	// Copy are volumes that are migrated.
@@ -177,7 +175,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		handover: map[string]string{}, reload: map[string]bool{},
 		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{}, restores: map[units.Target]string{},
 	}
-	p.plan.reasons, p.plan.Remade = map[reasonKey]string{}, map[units.Target]string{}
+	p.plan.reasons = map[reasonKey]string{}
 	for _, u := range desired.Units {
 		p.unit[u.Name] = u
 		p.of[u.Resource] = u.Name

@@ -218,7 +218,7 @@ func (m *move) removeObject(ctx context.Context, t units.Target) (left string, e
 	switch {
 	case err != nil || !there:
 		return "", err
-	case !marked(o, record) && (o.ID == "" || m.plan.Remade[t] != o.ID):
+	case !marked(o, record):
 		return "what has the name is not of meshgen", nil
 	}
 	if by := m.seen.foreign[o.Unit]; by != "" {
