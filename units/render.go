@@ -128,8 +128,9 @@ func quote(s, section string) string {
 
 // RunDigest returns the sha256 of what makes a running service what it is, in
 // hexadecimal: its text without comments, [Install], the X- sections, the
-// description, the source path and our labels; of a pod's also which containers it
-// pulls in. Two texts with one digest need no restart between them.
+// description, the source path, our labels and what [Guarded] adds; of a pod's also
+// which containers it pulls in. Two texts with one digest need no restart between
+// them.
 func RunDigest(text string) string {
 	h := sha256.New()
 	skip := false
@@ -139,10 +140,10 @@ func RunDigest(text string) string {
 		if strings.HasPrefix(line, "[") {
 			skip = line == "[Install]" || strings.HasPrefix(line, "[X-")
 		}
-		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) {
+		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) || isGuard(line) {
 			continue
 		}
-		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
+		_, _ = h.Write([]byte(withoutNoReplace(withoutLabel(line)) + "\n")) // a hash does not fail
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
