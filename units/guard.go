@@ -20,7 +20,9 @@ const noReplace = "--replace=false"
 //   - ExecStartPre= is the program at that path, a [GuardName], after those that are
 //     declared: where it refuses, or is not there, the service does not start.
 //
-// [RunDigest] passes over what they become.
+// [RunDigest] passes over what they become. It goes by the order of the sections,
+// and so an empty [Unit] is there before [Service], as Quadlet has it where neither
+// is declared.
 func Guarded(quadlet, program string) string {
 	a, ok := Mark(quadlet)
 	name := containerName(quadlet)
@@ -29,6 +31,7 @@ func Guarded(quadlet, program string) string {
 	}
 	return quadlet +
 		"\n[" + ownSection(KindContainer) + "]\nPodmanArgs=" + noReplace + "\n" +
+		"\n[Unit]\n" +
 		"\n[Service]\nExecStartPre=" + program + " " + name + " " + a.String() + " %n\n"
 }
 
@@ -54,6 +57,8 @@ func isGuard(line string) bool {
 	return ok && path.Base(program) == GuardName
 }
 
+// withoutNoReplace takes from the command of a service the flag that [Guarded] gave
+// it: the first that reads so, since the program and its arguments come after.
 func withoutNoReplace(line string) string {
 	if !strings.HasPrefix(line, "ExecStart=") {
 		return line

@@ -19,6 +19,8 @@ func TestGuarded(t *testing.T) {
 [Container]
 PodmanArgs=--replace=false
 
+[Unit]
+
 [Service]
 ExecStartPre=/opt/lib/meshgen/meshgen-guard gitea forge/container/gitea.server %n
 `

@@ -133,17 +133,24 @@ func quote(s, section string) string {
 // them.
 func RunDigest(text string) string {
 	h := sha256.New()
-	skip := false
+	skip, guarded := false, false
 	pod := strings.Contains(text, "\n[X-Pod]\n")
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "[") {
 			skip = line == "[Install]" || strings.HasPrefix(line, "[X-")
 		}
-		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) || isGuard(line) {
+		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) {
 			continue
 		}
-		_, _ = h.Write([]byte(withoutNoReplace(withoutLabel(line)) + "\n")) // a hash does not fail
+		if isGuard(line) {
+			guarded = true
+			continue
+		}
+		if guarded {
+			line = withoutNoReplace(line)
+		}
+		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

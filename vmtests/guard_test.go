@@ -5,6 +5,8 @@ package vmtests
 import (
 	"strings"
 	"testing"
+
+	"meshgen/units"
 )
 
 // found makes a container by hand, and returns its id.
@@ -205,4 +207,31 @@ func TestNothingStartsWithoutTheGuard(t *testing.T) {
 		log := v.Run("journalctl", "--unit=ant", "--no-pager", "--output=cat")
 		return strings.Contains(log, "Unable to locate executable '/usr/lib/meshgen/meshgen-guard'")
 	})
+}
+
+// What this machine's Quadlet makes of a guarded text runs as what it makes of the
+// bare one: a node that had its units before there was a guard restarts none.
+func TestGuardIsNoReasonToRestart(t *testing.T) {
+	v := Boot(t)
+	const container = "[X-Meshgen]\nResource=m/container/x\n\n[Container]\nContainerName=ant\nImage=localhost/probe:1\nLabel=\"io.meshgen.resource=m/container/x\"\n"
+	convert := func(text string) string {
+		t.Helper()
+		v.WriteFile("/run/quadlets/ant.container", text)
+		return v.Run("env", "QUADLET_UNIT_DIRS=/run/quadlets", "/usr/libexec/podman/quadlet", "-dryrun")
+	}
+	for what, more := range map[string]string{
+		"as it is by default":    "[Install]\nWantedBy=multi-user.target\n",
+		"of the service":         "[Service]\nExecStartPre=/bin/true\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
+		"of the unit":            "[Unit]\nDescription=Ant\nAfter=b.service\n",
+		"of both":                "[Unit]\nAfter=b.service\n[Service]\nRestart=always\n",
+		"of both, the other way": "[Service]\nRestart=always\n[Unit]\nAfter=b.service\n",
+		"no dependencies":        "[Quadlet]\nDefaultDependencies=false\n",
+		"arguments and a program": "PodmanArgs=--hostname=a --replace=true\nExec=busybox sleep 1 --replace=false x\n" +
+			"Volume=/srv:/srv\nPublishPort=80:80\n",
+	} {
+		bare, guarded := convert(container+more), convert(units.Guarded(container+more, "/usr/lib/meshgen/meshgen-guard"))
+		if units.RunDigest(bare) != units.RunDigest(guarded) || bare == guarded {
+			t.Errorf("%s:\n%s\nwith the guard:\n%s", what, bare, guarded)
+		}
+	}
 }

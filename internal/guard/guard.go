@@ -98,6 +98,9 @@ func (c Claim) made(ctx context.Context, root string, has container) (bool, erro
 	if mark == "" || (mark != c.Resource && has.Labels["PODMAN_SYSTEMD_UNIT"] != c.Unit) {
 		return false, nil
 	}
+	if has.ImageID == "" {
+		return true, nil // of a Rootfs=
+	}
 	labels, err := imageLabels(ctx, has.ImageID)
 	return err == nil && labels[units.MarkLabel] != mark, err
 }
