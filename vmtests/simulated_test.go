@@ -39,7 +39,7 @@ func (v *played) Do(words []string, text string) error {
 		v.WriteFile(last, text)
 	case "cut":
 		v.PowerCut()
-		v.Boot()
+		v.Boot("ant.service") // the one that the table has in the way of something
 	case "remove":
 		return v.try("rm", last)
 	case "keep":

@@ -118,12 +118,13 @@ func (c *Compiled) policy(l state.Layout, w units.Wasm, had map[string]bool, pre
 	}
 }
 
-// fingerprint returns that of a converter; "" where there is none.
+// fingerprint returns that of a converter and of what is added to its input; ""
+// where there is none.
 func fingerprint(c Converter) string {
 	if c == nil {
 		return ""
 	}
-	return c.Fingerprint()
+	return c.Fingerprint() + " " + generator.GuardProgram // its path is in the units
 }
 
 // enablement returns the links that systemctl enable would make of the [Install]
@@ -283,7 +284,7 @@ func (c *Compiled) convert(
 			return faults
 		}
 	}
-	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint() + "\n")
+	c.Tree.Files[generator.ConvertedFile] = []byte(fingerprint(converter) + "\n")
 	isKept := func(u state.Unit) bool { return kept[u.Resource] && u.Resource.Kind != units.KindUnit }
 	if slices.ContainsFunc(previous.Units, isKept) {
 		before, err := generator.ReadUnits(filepath.Join(l.Generation(previous.Number), generator.UnitsFile))
@@ -344,7 +345,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 		if _, seen := quadlets[name]; seen || name == "" {
 			return // a plain unit refers to services, not to Quadlets
 		}
-		quadlets[name] = units.Render(used)
+		quadlets[name] = units.Guarded(units.Render(used), generator.GuardProgram)
 		for _, container := range in[a] {
 			reach(container.Address)
 		}

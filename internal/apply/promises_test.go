@@ -17,10 +17,10 @@ import (
 func (p *play) started(c simulated.Container, replaced *simulated.Container, others []simulated.Container) {
 	mark := c.Labels[units.MarkLabel]
 	if replaced != nil && replaced.Labels[units.MarkLabel] == "" {
-		if !p.boots {
+		if mark != "" || !p.boots {
 			p.Errorf("%s is destroyed by %s", replaced, c)
 		}
-		delete(p.found.containers, c.Name) // at boot and by hand podman is alone with it
+		delete(p.found.containers, c.Name) // the owner's own unit does that
 	}
 	if mark == "" {
 		return

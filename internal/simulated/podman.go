@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -284,6 +285,27 @@ func (h *Host) createVolume(name string, labels map[string]string) {
 	h.volumes[name] = &Volume{Name: name, Born: h.next(), Made: time.Now(), Labels: labels}
 }
 
+// prepare runs what comes before the command of a service: the guard, package
+// guard, which is told the container, the resource and the unit.
+func (h *Host) prepare(name string, u *unit, command string) error {
+	words := strings.Fields(command)
+	if len(words) != 4 || path.Base(words[0]) != units.GuardName {
+		return nil
+	}
+	has := h.containers[words[1]]
+	if has == nil {
+		return nil
+	}
+	mark := has.Labels[units.MarkLabel]
+	if mark == "" || (mark != words[2] && has.Unit != name) {
+		return fmt.Errorf("container %s: not of %s", has.Name, name)
+	}
+	was := *has
+	u.cleared = &was
+	h.lose(has.ID)
+	return nil
+}
+
 // execute runs the command of a service: podman's, or a process that stays.
 func (h *Host) execute(name string, u *unit, command string) error {
 	words := strings.Fields(command)
@@ -344,14 +366,17 @@ func (o options) labels() map[string]string {
 
 var errPort = errors.New("address already in use")
 
-// runContainer is podman run --replace as a service has it.
+// runContainer is podman run as a service has it.
 func (h *Host) runContainer(unit string, u *unit, o options) error {
 	c := &Container{
 		ID: h.newID(), Name: o.get("--name"), Image: o.image, Running: true, Unit: unit, Labels: o.labels(),
 		Networks: o.values["--network"], Environment: o.values["--env"], Deaf: o.last != o.image,
 	}
-	var before *Container
+	before := u.cleared
 	if replaced := h.containers[c.Name]; replaced != nil {
+		if replace := o.values["--replace"]; len(replace) == 0 || replace[len(replace)-1] == "false" {
+			return fmt.Errorf("container %s: in use", c.Name)
+		}
 		was := *replaced
 		before = &was
 		h.lose(replaced.ID)

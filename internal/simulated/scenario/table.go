@@ -243,6 +243,19 @@ func switches() []Scenario {
 			{Do: "switch", Text: `containers: {x: ` + one + `, y: {name: "ant", ` + one + `}}`, Containers: running("ant")},
 			{Do: "switch", Text: `containers: {x: {name: "bat", ` + one + `}, y: {name: "ant", ` + one + `}}`, Containers: running("ant", "bat")},
 		}},
+		{"what is found under a name of ours outlives each start of our unit", []Step{
+			{Do: "switch", Text: `containers: {x: {name: "ant", ` + one + `}, y: {name: "bat", ` + one + `}}`, Containers: running("ant", "bat")},
+			{Do: "stop ant.service"},
+			{Do: "run ant"},
+			{
+				Do: "start ant.service", Fails: true, Units: []string{"ant.service loaded failed"},
+				Containers: []string{"ant localhost/probe:2 running", "bat localhost/probe:1 running"},
+			},
+			{
+				Do: "cut", Units: []string{"ant.service loaded failed", "bat.service loaded active"},
+				Containers: []string{"ant localhost/probe:2 dead", "bat localhost/probe:1 running"},
+			},
+		}},
 		{"a boot runs what is in force", []Step{
 			{Do: "switch", Text: `containers: {x: {name: "ant", ` + one + `}, y: ` + one + `}`},
 			{Do: "switch", Text: `containers: x: {name: "bat", ` + one + `}`},
