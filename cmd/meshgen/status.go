@@ -66,7 +66,11 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 		if s.State != "live" {
 			does = strings.TrimSpace(s.State + " " + does)
 		}
-		rows = append(rows, []string{s.Address.String(), name, does, since(s.Since)})
+		row := []string{s.Address.String(), name, does, since(s.Since)}
+		if s.Why != "" {
+			row = append(row, s.Why)
+		}
+		rows = append(rows, row)
 	}
 	return writeTable(cmd.OutOrStdout(), rows)
 }

@@ -67,8 +67,8 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
-	// Settings says that the node or a resource has another policy, which a new
-	// generation is to remember.
+	// Settings says that the node or a resource has another policy, or that others
+	// are held, which a new generation is to remember.
 	Settings bool
 
 	reasons map[reasonKey]string
@@ -604,7 +604,7 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
-	p.plan.Settings = p.decidesOtherwise()
+	p.plan.Settings = p.decidesOtherwise() || !sameHeld(p.generation.Held, p.desired.Held)
 	return p.plan
 }
 
