@@ -19,8 +19,10 @@ type Observed struct {
 	// have as ours, with what holds each.
 	Taken map[units.Target]Occupant
 	// Overridden are the units of ours that other hands keep systemd from
-	// running as they are declared, with how, in words.
+	// running as they are declared, with how, in words. Masked are those of them
+	// that are masked.
 	Overridden map[units.Target]string
+	Masked     map[units.Target]bool
 	// Damaged are the units of the generation in force that are no longer as
 	// they were written.
 	Damaged map[units.Target]bool
@@ -183,10 +185,14 @@ func (c *comparison) drifted(a units.Address, t units.Target) {
 		return
 	}
 	if how := c.seen.Overridden[t]; how != "" {
-		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: how})
+		change := Overridden
+		if c.seen.Masked[t] {
+			change = Masked
+		}
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: change, Reason: how})
 	}
 	if c.seen.Damaged[t] {
-		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: "its definition was changed by other hands"})
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: Damaged, Reason: "its definition was changed by other hands"})
 	}
 }
 
@@ -284,16 +290,30 @@ func (c *comparison) file(r units.Resource, record Record) {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: t, To: t})
 	}
 	lies, there := c.seen.Files[t]
+	drift := func(change Change, reason string) {
+		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Change: change, Reason: reason})
+	}
 	switch {
 	case !there:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is gone"})
+		drift(Gone, "is gone")
 	case strings.HasPrefix(lies.Digest, "a "):
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is " + lies.Digest})
+		drift(lies.inPlace(), "is "+lies.Digest)
 	case lies.Digest != recorded.Digest && lies.Digest != want.Digest:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "content changed by other hands"})
+		drift(ChangedContent, "content changed by other hands")
 	case lies.Meta != recorded.Meta && lies.Meta != want.Meta:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is " + lies.Meta + ", should be " + want.Meta})
+		drift(ChangedMode, "is "+lies.Meta+", should be "+want.Meta)
 	}
+}
+
+// inPlace says what stands in the place of a regular file.
+func (s FileState) inPlace() Change {
+	switch s.Digest {
+	case "a directory":
+		return Directory
+	case "a symbolic link":
+		return Symlink
+	}
+	return Special
 }
 
 // removals finds the resources that are no longer declared.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"meshgen/internal/host"
 	"meshgen/state"
@@ -155,6 +156,8 @@ type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
+	at          time.Time          // of the look
+	inTheWay    []state.Record     // of what is taken, and not ours
 	transitions []state.Transition // judged
 	// begins says that the switch was not begun before: what is done once, and
 	// before the flip, is for that alone.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"meshgen/generator"
 	"meshgen/state"
@@ -184,7 +185,7 @@ func sameHeld(a, b []state.Holding) bool {
 
 // sameDeclared reports whether two resources are equal in all but their positions.
 func sameDeclared(a, b units.Resource) bool {
-	return sameResource(a, b) && maps.Equal(a.Policy, b.Policy)
+	return sameResource(a, b) && maps.Equal(a.Policy, b.Policy) && samePolicy(a.Wasm, b.Wasm)
 }
 
 // hadSet reports whether the ledger knows of a set that was in force and whose
@@ -231,7 +232,12 @@ func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, d
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
-	b.seen.observed.Damaged = damaged
+	b.seen.observed.Damaged, b.at = damaged, time.Now()
+	for t := range b.seen.observed.Taken {
+		if r, known := n.ledgerRecord(t); known && r.State == state.Found {
+			b.inTheWay = append(b.inTheWay, r)
+		}
+	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }
