@@ -57,6 +57,7 @@ func (in Input) hold(taken []state.Holding, was former) (reduced Input, stays ma
 			refused = append(refused, fault)
 		}
 		if there {
+			refused = append(refused, in.parted(r, before, held)...)
 			before.Position = r.Position
 			reduced.Resources = append(reduced.Resources, before)
 			stays[before.Address] = before
@@ -120,6 +121,27 @@ func (f former) form(r units.Resource) (before units.Resource, there bool, fault
 		return units.Resource{}, false, fault
 	}
 	return units.Resource{}, false, units.Fault{}
+}
+
+// parted refuses to have a resource stay on a volume that it is to leave to another:
+// the two would be at the same data.
+func (in Input) parted(r, before units.Resource, held []state.Holding) units.Faults {
+	var refused units.Faults
+	for _, a := range before.Uses {
+		if a.Kind != units.KindVolume || slices.Contains(r.Uses, a) {
+			continue
+		}
+		for _, other := range in.Resources {
+			if slices.Contains(other.Uses, a) && !isHeld(held, other.Address) {
+				refused = append(refused, units.Fault{
+					Position: r.Position,
+					Message:  fmt.Sprintf("%s: is to be held as it is, on %s, which %s at %s is to use", r.Address, a, other.Address, other.Position),
+					Hint:     "let that do without until what is in the way of the first is gone",
+				})
+			}
+		}
+	}
+	return refused
 }
 
 // contested refuses to have a resource stay as it was while another is to have a

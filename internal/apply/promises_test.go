@@ -333,7 +333,8 @@ func (p *play) holdsJust(want map[units.Address]bool, held []state.Holding) {
 }
 
 // clashes reports whether what is held as it was does not go with the rest of a
-// set: a name of it is to be another's, or what it refers to is not as it was.
+// set: a name or the volume of it is to be another's, or what it refers to is not as
+// it was.
 func (p *play) clashes(set, stays manifest) bool {
 	was, taken := p.inForce(), map[units.Target]bool{}
 	for a, d := range set {
@@ -342,6 +343,13 @@ func (p *play) clashes(set, stays manifest) bool {
 				return true
 			}
 			taken[t] = true
+		}
+		if id := d.get("volume"); id != "" {
+			data := units.Of("data of", d.with(units.KindVolume, id).String())
+			if taken[data] {
+				return true // two would be at it
+			}
+			taken[data] = true
 		}
 		if _, ok := stays[a]; !ok {
 			continue
