@@ -36,9 +36,9 @@ func (h Holding) Hint() string {
 	if len(h.Taken) == 0 {
 		return ""
 	}
-	command := "meshgen adopt"
-	for _, t := range h.Taken {
-		command += " " + string(t.To)
+	names := make([]string, len(h.Taken))
+	for i, t := range h.Taken {
+		names[i] = string(t.To)
 	}
-	return "`" + command + "` takes its place and keeps a copy; or give the resource another name, or move what is there out of the way"
+	return "`meshgen adopt " + strings.Join(names, " ") + "` takes its place and keeps a copy; or give the resource another name, or move what is there out of the way"
 }
