@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 )
 
 // Compaction writes a log anew that says what all before it came to: a line for
@@ -104,7 +105,7 @@ func (l *Ledger) compact() error {
 	}
 	after, err := readLedger(l.path, l.machine, text)
 	if err != nil || !after.book.same(&l.book) {
-		return errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is; it stays as it was\nhint: this is a fault of meshgen's: please report it", l.path), err)
+		return hint.Add(errors.Join(fmt.Errorf("%s: not compacted: it would not read as what it is; it stays as it was", l.path), err), "this is a fault of meshgen's: please report it")
 	}
 	if err := durable.Link(l.path, logName(l.path, number)); err != nil {
 		return l.unwritable("compact", err)
@@ -181,7 +182,7 @@ func (l *Ledger) brief(number int) ([]byte, error) {
 	for i, s := range b.switches {
 		begin := Event{
 			Kind: EventBegin, Time: s.Begin, Generation: s.Generation, From: s.From, Manifest: s.Manifest,
-			Transitions: s.Transitions, Changes: s.Changes,
+			Transitions: s.Transitions, Changes: s.Changes, Rollback: s.Rollback,
 		}
 		if i < len(b.switches)-fullSwitches {
 			begin.Transitions = nil

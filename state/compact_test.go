@@ -100,6 +100,25 @@ func TestCompactionLeavesOutOldTransitionsAndTheirNumberStays(t *testing.T) {
 	}
 }
 
+// A switch is over when a ledger is compacted, and what was asked of it is still
+// told; one that was asked nothing is written as it always was.
+func TestCompactionKeepsWhatWasAskedOfASwitch(t *testing.T) {
+	l, ledger := history(t, 1)
+	appendAll(t, ledger, []Event{
+		{Kind: EventBegin, Generation: 2, From: 1, Rollback: Never}, {Kind: EventEnd, Generation: 2, Result: Failed},
+	})
+	if err := ledger.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	s := reopen(t, l).Switches()
+	if len(s) != 2 || s[0].Rollback != "" || s[1].Rollback != Never {
+		t.Errorf("got %+v", s)
+	}
+	if n := strings.Count(string(read(t, l.Ledger())), `"rollback"`); n != 1 {
+		t.Errorf("%d switches are written with what was asked of them", n)
+	}
+}
+
 func TestUnfinishedSwitchKeepsALedgerFromBeingCompacted(t *testing.T) {
 	l, ledger := history(t, 2)
 	again := Event{Kind: EventEmit, Generation: 2, Target: "unit:server.service", Resource: server, Definition: strings.Repeat("Environment=A=b\n", 1000)}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -23,6 +24,11 @@ type Observed struct {
 	// that are masked.
 	Overridden map[units.Target]string
 	Masked     map[units.Target]bool
+	// Missing are podman's objects of ours that are not there under their names
+	// any more, with how, in words. Foreign are those that are somebody else's.
+	Missing, Foreign map[units.Target]string
+	// Astray says how of those that are not just gone, or another's now.
+	Astray map[units.Target]Change
 	// Damaged are the units of the generation in force that are no longer as
 	// they were written.
 	Damaged map[units.Target]bool
@@ -126,6 +132,7 @@ func (c *comparison) resource(r units.Resource) {
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
 	c.drifted(r.Address, first)
+	c.astray(r.Address, units.Object(r))
 	c.moved(r.Address, first)
 	switch {
 	case ours && record.Resource == r.Address:
@@ -193,6 +200,19 @@ func (c *comparison) drifted(a units.Address, t units.Target) {
 	}
 	if c.seen.Damaged[t] {
 		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: Damaged, Reason: "its definition was changed by other hands"})
+	}
+}
+
+// astray tells what other hands did to a podman object that is declared and ours.
+func (c *comparison) astray(a units.Address, t units.Target) {
+	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+		return
+	}
+	if how := c.seen.Missing[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: cmp.Or(c.seen.Astray[t], Gone), Reason: how})
+	}
+	if how := c.seen.Foreign[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: Remade, Reason: how})
 	}
 }
 

@@ -134,6 +134,8 @@ func (d *decoder) event(e *Event, key string) (ok bool) {
 		e.Why = s
 	case "manifest":
 		e.Manifest = s
+	case "rollback":
+		e.Rollback = Rollback(s)
 	case "result":
 		e.Result = Result(s)
 	case "machine":

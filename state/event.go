@@ -63,6 +63,13 @@ const (
 	Failed     Result = "failed"      // in force, with faults
 )
 
+// Rollback says when a switch brings the old set back: "" where a unit of the new
+// one fails.
+type Rollback string
+
+// Never has a set stay in force whatever fails of it.
+const Never Rollback = "never"
+
 // Event is one thing that the ledger records. Its kind says which fields count.
 type Event struct {
 	Kind       EventKind    `json:"event"`
@@ -91,7 +98,8 @@ type Event struct {
 	From        int          `json:"from,omitempty"`
 	Manifest    string       `json:"manifest,omitempty"`
 	Transitions []Transition `json:"transitions,omitempty"`
-	Changes     int          `json:"changes,omitempty"` // how many transitions compaction left out
+	Changes     int          `json:"changes,omitempty"`  // how many transitions compaction left out
+	Rollback    Rollback     `json:"rollback,omitempty"` // what was asked of the switch
 	// Of end.
 	Result Result `json:"result,omitempty"`
 	// Of bind.
@@ -168,6 +176,9 @@ func (e Event) checkSwitch() error {
 		return fmt.Errorf("%s: a generation is needed", e.Kind)
 	}
 	if e.Kind == EventBegin {
+		if e.Rollback != "" && e.Rollback != Never {
+			return fmt.Errorf("begin: rollback %q %w", e.Rollback, errUnknown)
+		}
 		return nil
 	}
 	switch e.Result {

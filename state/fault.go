@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"meshgen/internal/hint"
 )
 
 // ErrNoLedger says that a node has no ledger, and nothing that is left of one.
@@ -34,6 +36,9 @@ func (e *DamageError) Error() string {
 	return e.Path + ":" + strconv.Itoa(e.Line) + ": " + e.What + nothingDone + "\nhint: " + e.Hint
 }
 
+// Next returns what to do.
+func (e *DamageError) Next() string { return e.Hint }
+
 // Newer reports whether nothing is wrong with the ledger but that this program is
 // too old for it.
 func (e *DamageError) Newer() bool { return e.Hint == newerHint }
@@ -50,6 +55,9 @@ func (e *ForeignError) Error() string {
 	return e.Path + ": belongs to machine " + e.Bound + ", and this is " + e.Machine +
 		": what it names may not be here, or be another's" + nothingDone + "\nhint: " + foreignHint
 }
+
+// Next returns what to do.
+func (e *ForeignError) Next() string { return foreignHint }
 
 // What the ledger says is the ground for every act: where it cannot be read,
 // nothing is done.
@@ -68,19 +76,18 @@ func unreadable(path string, err error) error {
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		err = errno
 	}
-	err = fmt.Errorf("%s: read: %w%s", path, err, nothingDone)
-	if hint := remedy(filepath.Dir(path), err); hint != "" {
-		err = fmt.Errorf("%w\nhint: %s", err, hint)
-	}
-	return err
+	return remedied(filepath.Dir(path), fmt.Errorf("%s: read: %w%s", path, err, nothingDone))
 }
 
 // unwritable tells besides, of a write below dir that did not come about, what
 // that leaves undone and what to do.
 func unwritable(dir string, err error) error {
-	err = fmt.Errorf("%w; what was to be written is not recorded", err)
-	if hint := remedy(dir, err); hint != "" {
-		err = fmt.Errorf("%w\nhint: %s", err, hint)
+	return remedied(dir, fmt.Errorf("%w; what was to be written is not recorded", err))
+}
+
+func remedied(dir string, err error) error {
+	if next := remedy(dir, err); next != "" {
+		return hint.Add(err, next)
 	}
 	return err
 }

@@ -37,6 +37,7 @@ type Generation struct {
 	Manifest  string    `json:"manifest"` // digest of the inputs it was compiled from
 	Node      string    `json:"node"`
 	Adopted   bool      `json:"adopted,omitempty"`
+	Of        int       `json:"of,omitempty"`        // the generation that it brings back; 0 where it is the manifest's
 	Converter string    `json:"converter,omitempty"` // fingerprint of the quadlet that made out/; "" where none ran
 
 	Resources []units.Resource `json:"resources"`

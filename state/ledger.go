@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/units"
 )
 
@@ -101,9 +102,9 @@ func noLedger(l Layout) error {
 		return err
 	}
 	if len(remains) > 0 {
-		return fmt.Errorf("%s: %w, and %s is there%s\nhint: %s", l.Ledger(), ErrLedgerLost, remains[len(remains)-1], nothingDone, lostHint)
+		return hint.Add(fmt.Errorf("%s: %w, and %s is there%s", l.Ledger(), ErrLedgerLost, remains[len(remains)-1], nothingDone), lostHint)
 	}
-	return fmt.Errorf("%s: %w\nhint: %s", l.Ledger(), ErrNoLedger, noneHint)
+	return hint.Add(fmt.Errorf("%s: %w", l.Ledger(), ErrNoLedger), noneHint)
 }
 
 func readLedger(path, machine string, data []byte) (*Ledger, error) {

@@ -162,6 +162,7 @@ func TestEventsThatCannotFollowAreRefusedAndNotWritten(t *testing.T) {
 	}{
 		{[]Event{{Kind: "lost"}}, `event "lost" is none that this meshgen knows`},
 		{[]Event{{Kind: EventBegin}}, "begin: a generation is needed"},
+		{[]Event{{Kind: EventBegin, Generation: 3, Rollback: "later"}}, `begin: rollback "later" is none that this meshgen knows`},
 		{[]Event{{Kind: EventBegin, Generation: 3}}, "begin of generation 3: the switch to generation 2 is unfinished"},
 		{[]Event{{Kind: EventEnd, Generation: 3, Result: Done}}, "end of generation 3: no switch to it is under way"},
 		{[]Event{{Kind: EventEnd, Generation: 2, Result: "ok"}}, `end: result "ok" is none that this meshgen knows`},

@@ -63,7 +63,7 @@ func sampleEvents() [][]Event {
 			{Kind: EventRetire, Time: at, Generation: 2, Target: "unit:server.service", Why: "renamed"},
 			{Kind: EventEnd, Time: at, Generation: 2, Result: Failed},
 		},
-		{{Kind: EventBegin, Time: at, Generation: 3, From: 2}},
+		{{Kind: EventBegin, Time: at, Generation: 3, From: 2, Rollback: Never}},
 	}
 }
 

@@ -25,10 +25,13 @@ type LockedError struct {
 // Error names the lock's file and its holder.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return e.Path + ": another switch is running\nhint: wait for its end"
+		return e.Path + ": another switch is running\nhint: " + e.Next()
 	}
-	return e.Path + ": another switch is running, process " + strconv.Itoa(e.PID) + "\nhint: wait for its end"
+	return e.Path + ": another switch is running, process " + strconv.Itoa(e.PID) + "\nhint: " + e.Next()
 }
+
+// Next returns what to do.
+func (e *LockedError) Next() string { return "wait for its end" }
 
 // cause is what is wrong with a file, in words that do not name it: the message
 // begins with its path.

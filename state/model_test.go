@@ -151,6 +151,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	switch e.Kind {
 	case EventBegin:
 		e.From, e.Manifest = e.Generation-1, word("manifest")
+		e.Rollback = rapid.SampledFrom([]Rollback{"", Never}).Draw(t, "rollback")
 		e.Transitions = rapid.SliceOfN(rapid.Just(Transition{Kind: Rename, Resource: server, From: "unit:a", To: "unit:b", Change: Gone, Reason: "\x1b\u2028", Facts: map[string]string{"kind": "\x1b"}, PolicySum: "0"}), 0, 2).Draw(t, "transitions")
 		if len(e.Transitions) == 0 {
 			e.Transitions = nil
@@ -273,7 +274,7 @@ func disagreement(l *Ledger, m model) string {
 	begins := slices.DeleteFunc(slices.Clone(m), func(e Event) bool { return e.Kind != EventBegin })
 	for i, s := range l.Switches() {
 		e := begins[i]
-		if s.Generation != e.Generation || s.From != e.From || s.Begin != e.Time || s.Manifest != e.Manifest || !reflect.DeepEqual(s.Transitions, e.Transitions) {
+		if s.Generation != e.Generation || s.From != e.From || s.Begin != e.Time || s.Manifest != e.Manifest || s.Rollback != e.Rollback || !reflect.DeepEqual(s.Transitions, e.Transitions) {
 			return fmt.Sprintf("switch: got\n%+v\nwant\n%+v", s, e)
 		}
 	}

@@ -113,6 +113,7 @@ type Switch struct {
 	Manifest    string
 	Transitions []Transition // nil where compaction left them out
 	Changes     int          // how many transitions it had
+	Rollback    Rollback     // what was asked of it
 	Result      Result
 }
 
@@ -242,7 +243,7 @@ func (b *book) fold(e Event) {
 	case EventBegin:
 		b.switches = append(b.switches, Switch{
 			Generation: e.Generation, From: e.From, Begin: e.Time, Manifest: e.Manifest,
-			Transitions: e.Transitions, Changes: max(e.Changes, len(e.Transitions)),
+			Transitions: e.Transitions, Changes: max(e.Changes, len(e.Transitions)), Rollback: e.Rollback,
 		})
 	case EventEnd:
 		s := &b.switches[len(b.switches)-1]

@@ -19,6 +19,32 @@ const (
 // object of ours.
 const MarkLabel = "io.meshgen.resource"
 
+// FragmentLabel is the label that carries, on a container of ours, the path of the
+// unit file by which it was started, as systemd knows it.
+const FragmentLabel = "io.meshgen.fragment"
+
+// WithFragment returns the text of a container's service, as a converter made it,
+// with [FragmentLabel] on the container. It is not in the Quadlet: who copies that,
+// or the service, into a place of their own starts what has another path, or none.
+func WithFragment(service string) string {
+	var b strings.Builder
+	for line := range strings.Lines(service) {
+		before, after, ok := strings.Cut(line, labelled)
+		value, rest, more := strings.Cut(after, " ")
+		if ok && more && strings.HasPrefix(line, "ExecStart=") {
+			line = before + labelled + value + fragmentLabelled + " " + rest
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+const (
+	labelled = " --label " + MarkLabel + "="
+	// fragmentLabelled has a specifier of systemd.unit(5), the path to the fragment.
+	fragmentLabelled = " --label " + FragmentLabel + "=%y"
+)
+
 // QuadletFile returns the name of the resource's Quadlet file; "" for what is
 // none.
 func QuadletFile(r Resource) string {
@@ -102,7 +128,7 @@ func quote(s, section string) string {
 
 // RunDigest returns the sha256 of what makes a running service what it is, in
 // hexadecimal: its text without comments, [Install], the X- sections, the
-// description, the source path and our label; of a pod's also which containers it
+// description, the source path and our labels; of a pod's also which containers it
 // pulls in. Two texts with one digest need no restart between them.
 func RunDigest(text string) string {
 	h := sha256.New()
@@ -133,7 +159,8 @@ func isPull(line string) bool {
 }
 
 func withoutLabel(line string) string {
-	before, after, ok := strings.Cut(line, " --label "+MarkLabel+"=")
+	line = strings.Replace(line, fragmentLabelled, "", 1)
+	before, after, ok := strings.Cut(line, labelled)
 	if !ok {
 		return line
 	}

@@ -336,3 +336,19 @@ func TestUnitFollowsServiceName(t *testing.T) {
 		}
 	}
 }
+
+// The container is told by which unit file systemd started it, and that alone is no
+// reason to start it anew.
+func TestFragmentIsToldAndMakesNoDifference(t *testing.T) {
+	told := WithFragment(service)
+	const want = " --label io.meshgen.resource=forge/container/gitea --label io.meshgen.fragment=%y "
+	if strings.Count(told, want) != 1 || strings.Count(told, "%y") != 1 {
+		t.Errorf("got\n%s", told)
+	}
+	if RunDigest(told) != RunDigest(service) {
+		t.Error("it would be restarted for that")
+	}
+	if plain := "[Service]\nExecStart=/bin/true\n"; WithFragment(plain) != plain {
+		t.Errorf("a service without our mark becomes\n%s", WithFragment(plain))
+	}
+}

@@ -231,3 +231,37 @@ files: f: {path: "/etc/lost.conf", content: "x"}`, more))
 	}
 	v.mustBeDone()
 }
+
+// The power goes in a switch, and the set in force is lost with it: the recovery of
+// the boot has nothing to go by, says so and takes nothing away. The next switch
+// makes the set anew.
+func TestBootWithALostSetRefusesToRecover(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	v.WriteManifest(diary("x", "new"))
+	v.cutBeforeFlip()
+	v.Run("rm", "/etc/meshgen/current")
+	v.Run("systemctl", "mask", "meshgen-confirm") // which would finish it
+	// So that the machine counts as booted.
+	v.WriteFile(recoverDropIn, "[Service]\nSuccessExitStatus=1\n")
+	ledger := v.ReadFile("/var/lib/meshgen/ledger")
+	v.PowerCut()
+	v.Boot()
+	if status := v.Show("meshgen-recover", "ExecMainStatus")["ExecMainStatus"]; status != "1" {
+		t.Errorf("the recovery ended with %s", status)
+	}
+	log := v.Run("journalctl", "--boot", "--output=cat", "--unit=meshgen-recover")
+	if !strings.Contains(log, "/etc/meshgen/current: nothing is in force, and the ledger has a set") || !strings.Contains(log, "hint: meshgen switch") {
+		t.Errorf("the recovery says:\n%s", log)
+	}
+	if v.ReadFile("/var/lib/meshgen/ledger") != ledger || !v.Exists("/etc/meshgen/pending") || !v.Exists("/etc/m/old/deep/own") {
+		t.Error("the recovery did something")
+	}
+	v.Run("rm", recoverDropIn)
+	v.Switch()
+	v.mustRun("x")
+	v.mustBe("x", "new")
+	v.mustHaveFiles("./a", "./b", "./new", "./new/deep", "./new/deep/own")
+	v.mustBeDone()
+}

@@ -74,6 +74,9 @@ func (r *rig) failsAt(n int, errno string) bool {
 	if res.Code == 0 {
 		r.mustBeWhole(wrong)
 	}
+	if n := strings.Count(res.Stderr, "hint:"); n > 1 {
+		wrong("%d hints", n)
+	}
 	if want := map[int]string{0: aim, 3: old.name, 4: aim, 5: old.name}[res.Code]; is != want && (res.Code != 1 || is != old.name && is != aim) {
 		wrong("what runs is %s", is)
 	}

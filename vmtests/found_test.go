@@ -69,6 +69,63 @@ func TestUnitThatItsOwnerTookOverIsLeftAlone(t *testing.T) {
 	v.mustRun("m-y")
 }
 
+// The same by a Quadlet, which is ours to the letter but for its place.
+func TestQuadletThatItsOwnerTookOverIsLeftAlone(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: {x: {name: "xylo", ` + probe + `}, y: ` + probe + `}`))
+	v.Switch()
+	v.Run("cp", "/etc/meshgen/current/quadlet/xylo.container", "/etc/containers/systemd/")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "restart", "xylo")
+	before := v.invocation("xylo")
+	v.WriteManifest(single(`containers: y: ` + probe))
+	v.Switch()
+	if v.invocation("xylo") != before {
+		t.Error("the owner's unit was stopped")
+	}
+	v.mustRun("m-y", "xylo")
+	v.mustBeDone()
+}
+
+// The owner's definition comes while a container of ours runs which the boot has
+// started, and the unit is no longer declared: that container ends. One that the
+// owner's definition has started is theirs, also where it is ours to the letter, or
+// is made from an image with our labels.
+func TestContainerUnderTheOwnersUnitAfterABoot(t *testing.T) {
+	v := Boot(t)
+	const fragment = `podman inspect --format='{{index .Config.Labels "io.meshgen.fragment"}}' xylo`
+	declared := single(`containers: {x: {name: "xylo", ` + probe + `}, y: ` + probe + `}`)
+	for _, c := range []struct {
+		name, owners string // the script by which the owner takes over
+		runs         []string
+	}{
+		{"an editor's copy, not started", "systemctl cat xylo >/etc/systemd/system/xylo.service; systemctl daemon-reload", []string{"m-y"}},
+		{"an editor's copy, started", "systemctl cat xylo >/etc/systemd/system/xylo.service; systemctl daemon-reload; systemctl restart xylo", []string{"m-y", "xylo"}},
+		{"a Quadlet, not started", "cp /etc/meshgen/current/quadlet/xylo.container /etc/containers/systemd; systemctl daemon-reload", []string{"m-y"}},
+		{"an image of ours, started", `podman commit --quiet xylo localhost/copy:1
+			printf '[Container]\nImage=localhost/copy:1\nContainerName=xylo\nNetwork=none\n' >/etc/containers/systemd/xylo.container
+			systemctl daemon-reload; systemctl restart xylo`, []string{"m-y", "xylo"}},
+	} {
+		t.Log(c.name)
+		v.WriteManifest(declared)
+		v.Switch()
+		v.PowerCut()
+		v.Boot()
+		v.awaitUp("xylo")
+		if got := v.Run("sh", "-c", fragment); got != "/run/systemd/generator/xylo.service\n" {
+			t.Errorf("started by %s", got)
+		}
+		v.Run("sh", "-ec", c.owners)
+		v.WriteManifest(single(`containers: y: ` + probe))
+		v.Switch()
+		v.mustRun(c.runs...)
+		v.mustBeDone()
+		v.Exec("systemctl", "stop", "xylo")
+		v.Run("rm", "-f", "/etc/systemd/system/xylo.service", "/etc/containers/systemd/xylo.container")
+		v.Run("systemctl", "daemon-reload")
+	}
+}
+
 // A file that someone made where one of ours was to come, in a switch that was
 // cut short, is not removed when that is undone.
 func TestFileThatCameBetweenIsKept(t *testing.T) {
@@ -148,6 +205,36 @@ files: f: {path: "/etc/ant.conf", content: "x", notify: x: "restart"}`))
 	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "is masked") {
 		t.Errorf("plan says nothing of the mask:\n%s", plan)
 	}
+}
+
+// One that was masked while it runs keeps a network that is no longer declared: that
+// is said, and is no failure. Unmasked, it is started without it, and the network
+// goes.
+func TestMaskedUnitKeepsItsNetwork(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`networks: net: {}
+containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: ["net"]}}`))
+	v.Switch()
+	v.Run("systemctl", "mask", "ant")
+	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none"}}`))
+	before := v.invocation("ant")
+	v.Switch()
+	v.mustBeDone()
+	v.mustRun("ant")
+	if v.invocation("ant") != before {
+		t.Error("it was restarted")
+	}
+	v.Run("podman", "network", "inspect", "m-net")
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "is masked, and runs on with network:m-net") {
+		t.Errorf("plan says nothing of the network:\n%s", plan)
+	}
+	v.Run("systemctl", "unmask", "ant")
+	v.Switch()
+	v.mustRun("ant")
+	if r := v.Exec("podman", "network", "inspect", "m-net"); r.Code == 0 {
+		t.Error("the network is still there")
+	}
+	v.mustBeDone()
 }
 
 // An image that was made of a container of ours has its labels, and so has what is

@@ -5,6 +5,7 @@ package vmtests
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,4 +131,23 @@ func TestCommandDiesWithItsContext(t *testing.T) {
 	v.Await("the command is gone", func() bool {
 		return !strings.Contains(v.Run("ps", "-e", "-o", "args"), "sleep 1234")
 	})
+}
+
+// The clock is the host's, and of all machines that run beside this one.
+func TestMachineCannotSetTheClock(t *testing.T) {
+	v := Boot(t)
+	const sysTime = 25 // capabilities(7), as linux/capability.h has it
+	for _, path := range []string{"/proc/1/status", "/proc/self/status"} {
+		_, text, _ := strings.Cut(v.ReadFile(path), "CapBnd:\t")
+		text, _, _ = strings.Cut(text, "\n")
+		if set, err := strconv.ParseUint(text, 16, 64); err != nil || set>>sysTime&1 != 0 {
+			t.Fatalf("%s: the bounding set is %q (%v): the clock is not tried", path, text, err)
+		}
+	}
+	for _, run := range [][]string{{}, {"systemd-run", "--quiet", "--wait", "--pipe"}} {
+		r := v.Exec(append(run, "sh", "-c", "date --set=@$(date +%s)")...)
+		if r.Code == 0 || !strings.Contains(r.Stderr, "cannot set date") {
+			t.Errorf("%q: %+v", run, r)
+		}
+	}
 }

@@ -192,3 +192,24 @@ func TestWhatCouldNotBeRemovedIsForgotten(t *testing.T) {
 		t.Errorf("switch to its name: %+v", r)
 	}
 }
+
+// What the owner let go bears our mark still, and only the ledger knew of that. With
+// the ledger lost a network that no unit of ours makes is not taken for stale: it is
+// held, and no switch removes it.
+func TestForgottenNetworkOutlivesARebuild(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(kept("one", "10.99.1.0/24", ""))
+	v.Switch()
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("meshgen", "forget", "network:m-net")
+	v.Run("rm", "-r", "/var/lib/meshgen")
+	if list := v.Run("meshgen", "rebuild", "--verbose"); !strings.Contains(list, "held      network:m-net") {
+		t.Errorf("rebuild says:\n%s", list)
+	}
+	v.Run("meshgen", "rebuild", "--yes")
+	v.Switch()
+	v.Run("podman", "network", "inspect", "m-net")
+	v.mustRun("ant")
+	v.mustBeDone()
+}

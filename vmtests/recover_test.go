@@ -53,13 +53,15 @@ func (v *Machine) cutAt(calls, path string) {
 	}
 }
 
-// cutAfterFlip runs a switch whose power goes once its generation is in force,
-// and nothing else done.
-func (v *Machine) cutAfterFlip(generation string) {
+// cutAfterFlip runs a switch, with these arguments, whose power goes once its
+// generation is in force, and nothing else done.
+func (v *Machine) cutAfterFlip(generation string, args ...string) {
 	v.t.Helper()
 	const renames = "rename,renameat,renameat2"
-	c := v.Command("strace", "-f", "-qq", "-o", "/dev/null", "-P", "/etc/meshgen/current",
-		"-e", "trace="+renames, "-e", "inject="+renames+":delay_exit=600000000", "meshgen", "switch")
+	c := v.Command(append([]string{
+		"strace", "-f", "-qq", "-o", "/dev/null", "-P", "/etc/meshgen/current",
+		"-e", "trace=" + renames, "-e", "inject=" + renames + ":delay_exit=600000000", "meshgen", "switch",
+	}, args...)...)
 	if err := c.Start(); err != nil {
 		v.t.Fatal(err)
 	}
@@ -480,4 +482,35 @@ func TestBootGoesBackWhereTheNewSetFails(t *testing.T) {
 	v.mustHaveFiles("./a", "./b", "./old", "./old/deep", "./old/deep/own")
 	v.WriteManifest(diary("x", "old"))
 	v.mustStand("x")
+}
+
+// The power goes once a set is in force that does not come up, and that was never
+// to go back: the boot leaves it in force, says what failed, and each switch tries
+// it again.
+func TestBootGoesOnWhereTheNewSetIsNeverToGoBack(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(diary("x", "old"))
+	v.Switch()
+	good := diary("y", "new")
+	broken := strings.Replace(good, "exec probe sleep", "exec probe exit 1", 1)
+	v.WriteManifest(strings.Replace(broken, "Container: {", `Service: {Restart: "always", RestartSec: "1h"}, Container: {`, 1))
+	v.WriteFile("/etc/systemd/system/meshgen-confirm.service.d/stay.conf", "[Service]\nSuccessExitStatus=4\n")
+	v.cutAfterFlip("2", "--rollback=never")
+	v.Boot()
+	v.mustBeRecovered()
+	if status := v.Show("meshgen-confirm", "ExecMainStatus")["ExecMainStatus"]; status != "4" {
+		t.Errorf("meshgen-confirm.service ended with %s", status)
+	}
+	if n := v.inForce(); n != "2" {
+		t.Errorf("generation %s is in force", n)
+	}
+	v.mustBeGone("x.service")
+	v.mustHaveFiles("./a", "./b", "./new", "./new/deep", "./new/deep/own")
+	if r := v.Exec("meshgen", "switch"); r.Code != 4 || v.inForce() != "2" {
+		t.Errorf("the switch after: %+v", r)
+	}
+	v.WriteManifest(good)
+	v.Switch()
+	v.mustRun("y")
+	v.mustBe("y", "new")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/units"
 )
 
 // built is the JSON form of a build.
@@ -14,6 +15,9 @@ type built struct {
 	Schema    string `json:"schema"`
 	Directory string `json:"directory"`
 	Resources int    `json:"resources"`
+	// Rejected are the faults of the manifest, where there are.
+	Rejected []units.Fault `json:"rejected"`
+	failure
 }
 
 func newBuild(o *options) *cobra.Command {
@@ -38,7 +42,7 @@ func newBuild(o *options) *cobra.Command {
 			}
 			if o.json {
 				return writeJSON(cmd.OutOrStdout(), built{
-					Schema: "meshgen.build/v1", Directory: out, Resources: len(compiled.Generation.Resources),
+					Schema: "meshgen.build/v1", Directory: out, Resources: len(compiled.Generation.Resources), Rejected: []units.Fault{},
 				})
 			}
 			return o.say(cmd, fmt.Sprintf("%s in %s", count(len(compiled.Generation.Resources), "resource"), out))

@@ -15,6 +15,7 @@ type checked struct {
 	Resources int           `json:"resources"`
 	Converted bool          `json:"converted"` // by this machine's quadlet
 	Faults    []units.Fault `json:"faults"`
+	failure
 }
 
 func newCheck(o *options) *cobra.Command {
@@ -23,20 +24,17 @@ func newCheck(o *options) *cobra.Command {
 		Use:   "check",
 		Short: "Read the manifest and say what is wrong with it",
 		Long: "check reads the manifest, resolves its references and has the machine's own quadlet\n" +
-			"convert it. It looks at nothing else and changes nothing. Exit 3: something is wrong.",
+			"convert it. It looks at nothing else and changes nothing.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			compiled, err := o.compile(cmd, allowEmpty)
-			out := checked{Schema: "meshgen.check/v1", Faults: []units.Fault{}}
-			if faults := faultsOf(err); len(faults) > 0 && o.json {
-				out.Faults = faults
-				return joinCode(writeJSON(cmd.OutOrStdout(), out), exitRejected)
-			}
 			if err != nil {
 				return err
 			}
 			g := compiled.Generation
-			out.Node, out.Resources, out.Converted = g.Node, len(g.Resources), g.Converter != ""
+			out := checked{
+				Schema: schema(cmd), Node: g.Node, Resources: len(g.Resources), Converted: g.Converter != "", Faults: []units.Fault{},
+			}
 			if o.json {
 				return writeJSON(cmd.OutOrStdout(), out)
 			}

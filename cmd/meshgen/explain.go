@@ -21,6 +21,7 @@ type explained struct {
 	Now      []string        `json:"now"`
 	Next     []string        `json:"next"`
 	Damage   string          `json:"damage,omitempty"`
+	failure
 }
 
 func newExplain(o *options) *cobra.Command {

@@ -14,6 +14,7 @@ import (
 type forgotten struct {
 	Schema  string   `json:"schema"`
 	Targets []holder `json:"targets"`
+	failure
 }
 
 // holder is a target and the resource that has or had it.
@@ -30,7 +31,7 @@ func newForget(o *options) *cobra.Command {
 			"volume that is held, or what could not be removed. Nothing is removed. From then on\n" +
 			"meshgen neither touches what has the name nor gives the name to something else, and the\n" +
 			"ledger remembers that it was once meshgen's.\n\n" +
-			"TARGET is kind:name, as in volume:forge-data. Exit 3: refused, nothing was let go.",
+			"TARGET is kind:name, as in volume:forge-data.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage(cmd, errors.New("forget: takes the names to let go, as in volume:forge-data"))
@@ -48,6 +49,9 @@ func newForget(o *options) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, node.Close()) }()
 			records, err := node.Forget(args)
+			if err != nil && len(records) > 0 {
+				return err // it could not be recorded
+			}
 			if err != nil {
 				return exitError{exitRejected, err}
 			}

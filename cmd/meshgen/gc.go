@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ type collected struct {
 	Volumes     []apply.HeldVolume `json:"volumes"`
 	Kept        []apply.KeptVolume `json:"kept"`
 	Log         bool               `json:"log"`
-	Error       string             `json:"error,omitempty"`
+	failure
 }
 
 func newGC(o *options) *cobra.Command {
@@ -37,8 +38,8 @@ func newGC(o *options) *cobra.Command {
 			"hands had left them, with --volumes the volumes that are no longer declared, and their\n" +
 			"data with them. It says first what would go, each volume with its size, and removes it\n" +
 			"when it is told to: on the terminal, or by --yes.\n\n" +
-			"A volume stays that a container has, or that a Quadlet names. Exit 1: something could\n" +
-			"not be removed.",
+			"A volume stays that a container has, or that a Quadlet names. Of one that an\n" +
+			"older generation on the disk declares, which a rollback would want, gc says so.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep < 1 {
@@ -96,7 +97,7 @@ func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (e
 			return err
 		}
 	}
-	sure, asked, err := c.given(cmd, o, "remove it?")
+	sure, asked, err := c.given(cmd, o, question(s))
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (e
 		if err == nil {
 			return writeJSON(cmd.OutOrStdout(), doc)
 		}
-		doc.Error = err.Error()
+		doc.failure = failureOf(err)
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), exitFailed)
 	}
 	switch {
@@ -125,6 +126,32 @@ func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (e
 		return o.say(cmd, "nothing was removed")
 	}
 	return o.say(cmd, "nothing was removed: --yes removes it")
+}
+
+// question asks for consent to remove the surplus. It names the generations whose
+// data goes with it.
+func question(s apply.Surplus) string {
+	var named []int
+	for _, v := range s.Volumes {
+		named = append(named, v.Named...)
+	}
+	slices.Sort(named)
+	if named = slices.Compact(named); len(named) == 0 {
+		return "remove it?"
+	}
+	return fmt.Sprintf("a rollback to %s would not find its data again; remove it?", numbered(named))
+}
+
+// numbered names generations, as of a choice.
+func numbered(generations []int) string {
+	words := make([]string, len(generations))
+	for i, n := range generations {
+		words[i] = strconv.Itoa(n)
+	}
+	if last := len(words) - 1; last > 0 {
+		return "generation " + strings.Join(words[:last], ", ") + " or " + words[last]
+	}
+	return "generation " + words[0]
 }
 
 func writeSurplus(w io.Writer, s apply.Surplus) error {
@@ -139,6 +166,9 @@ func writeSurplus(w io.Writer, s apply.Surplus) error {
 		what := fmt.Sprintf("%s, was of %s", v.Takes(), v.Resource)
 		if v.Why != "" {
 			what += "; " + v.Why
+		}
+		if len(v.Named) > 0 {
+			what += fmt.Sprintf("; a rollback to %s needs it", numbered(v.Named))
 		}
 		rows = append(rows, []string{"volume", v.Target.Name(), what})
 	}

@@ -5,49 +5,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/state"
-	"meshgen/units"
 )
-
-// The exit codes.
-const (
-	exitFailed     = 1
-	exitUsage      = 2
-	exitRejected   = 3 // manifest, converter or decision; nothing was touched
-	exitIncomplete = 4 // in force, but something failed
-	exitRolledBack = 5
-	exitLocked     = 6
-	exitChanges    = 10 // plan --exit-code has changes
-)
-
-// exitError ends the program with its code. Its cause, if any, is printed.
-type exitError struct {
-	code  int
-	cause error
-}
-
-func (e exitError) Error() string {
-	if e.cause == nil {
-		return fmt.Sprintf("exit %d", e.code)
-	}
-	return e.cause.Error()
-}
-
-func (e exitError) Unwrap() error { return e.cause }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,48 +31,24 @@ func main() {
 
 // run runs one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd := newRoot()
-	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
+	o := &options{}
+	root := newRoot(o)
+	out := &output{Writer: stdout}
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
-	code := codeOf(err)
-	if exit, ok := errors.AsType[exitError](err); ok {
-		err = exit.cause
+	if exit, ok := errors.AsType[exitError](err); ok && exit.cause == nil {
+		return exit.code // all is told
 	}
-	if err != nil {
+	// With --json there is one document on stdout, or none.
+	if !o.json || out.told || !writeFailure(out, cmd, err) {
 		writeError(stderr, err)
 	}
-	return code
-}
-
-// codeOf returns the exit code that an error stands for.
-func codeOf(err error) int {
-	if exit, ok := errors.AsType[exitError](err); ok {
-		return exit.code
-	}
-	if _, ok := errors.AsType[units.Faults](err); ok {
-		return exitRejected
-	}
-	if _, ok := errors.AsType[*state.LockedError](err); ok {
-		return exitLocked
-	}
-	return exitFailed
-}
-
-// writeError prints what went wrong and what to do next.
-func writeError(w io.Writer, err error) {
-	text := strings.TrimRight(err.Error(), "\n")
-	if _, ok := errors.AsType[units.Faults](err); !ok {
-		text = "meshgen: " + text
-	}
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-		text += "\nhint: run it as root"
-	}
-	_, _ = fmt.Fprintln(w, text) // there is nowhere else to tell
+	return codeOf(err)
 }
 
 // options are the flags that all commands share.
@@ -113,8 +62,7 @@ type options struct {
 	verbose  bool
 }
 
-func newRoot() *cobra.Command {
-	o := &options{}
+func newRoot(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "meshgen",
 		Short: "A machine runs what it was told and nothing else",
@@ -142,12 +90,15 @@ func newRoot() *cobra.Command {
 		}
 		return cmd.Help()
 	}
+	for _, c := range append(cmd.Commands(), cmd) {
+		c.Long = cmp.Or(c.Long, c.Short+".") + "\n\n" + exitHelp(c.Name())
+	}
 	cmd.Args = cobra.ArbitraryArgs // so that an unknown command comes to RunE
 	return cmd
 }
 
 func usage(cmd *cobra.Command, err error) error {
-	return exitError{exitUsage, fmt.Errorf("%w\nhint: %s --help", err, cmd.CommandPath())}
+	return exitError{exitUsage, hint.Add(err, cmd.CommandPath()+" --help")}
 }
 
 // noArgs refuses arguments as a fault of usage.

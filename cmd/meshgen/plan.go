@@ -17,11 +17,13 @@ import (
 type planned struct {
 	Schema      string             `json:"schema"`
 	Generation  fromTo             `json:"generation"`
+	Of          int                `json:"of,omitempty"` // the generation that would be brought back
 	Unfinished  string             `json:"unfinished,omitempty"`
 	Transitions []state.Transition `json:"transitions"`
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
 	Held        []state.Holding    `json:"held,omitempty"`
+	failure
 }
 
 type fromTo struct {
@@ -35,27 +37,14 @@ func newPlan(o *options) *cobra.Command {
 		Use:   "plan",
 		Short: "Say what a switch would do",
 		Long: "plan does all that a switch does up to the point where something would change, and\n" +
-			"says what that is. Exit 3: a switch would be refused.",
+			"says what that is.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, unfinished, err := o.plan(cmd, allowEmpty)
-			if faults := faultsOf(err); len(faults) > 0 && o.json {
-				p.Rejected = faults
-			} else if err != nil {
-				return err
-			}
-			if err := o.writePlan(cmd.OutOrStdout(), p, unfinished); err != nil {
-				return err
-			}
-			switch {
-			case len(p.Rejected) > 0 && o.json:
-				return exitError{code: exitRejected}
-			case len(p.Rejected) > 0:
-				return exitError{exitRejected, p.Rejected}
-			case exitCode && (!p.Plan.Empty() || unfinished != ""):
+			p, err := o.plan(cmd, o.declared(cmd, allowEmpty))
+			if err == nil && exitCode && (!p.Plan.Empty() || p.unfinished != "") {
 				return exitError{code: exitChanges}
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit 10 where there is something to do")
@@ -63,36 +52,64 @@ func newPlan(o *options) *cobra.Command {
 	return cmd
 }
 
-func (o *options) plan(cmd *cobra.Command, allowEmpty bool) (p apply.Prepared, unfinished string, err error) {
+// prospect is what a switch would do, to which set, and what it would finish or
+// undo before.
+type prospect struct {
+	apply.Prepared
+	of         int // the generation that it would bring back, if any
+	unfinished string
+}
+
+// plan says what a switch to a set would do. The error is also where it would be
+// refused.
+func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
+	p, err := o.foresee(cmd, load)
+	if err != nil {
+		return p, placed(err, p.of)
+	}
+	if o.json {
+		doc := planned{
+			Schema: schema(cmd), Generation: fromTo{p.From, p.To}, Of: p.of, Unfinished: p.unfinished,
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held,
+		}
+		if len(p.Rejected) == 0 {
+			return p, writeJSON(cmd.OutOrStdout(), doc)
+		}
+		doc.failure = failureOf(p.Rejected)
+		return p, joinCode(writeJSON(cmd.OutOrStdout(), doc), exitRejected)
+	}
+	if err := writePlan(cmd.OutOrStdout(), p); err != nil || len(p.Rejected) == 0 {
+		return p, err
+	}
+	return p, placed(p.Rejected, p.of)
+}
+
+// foresee does what a switch does before it would touch something.
+func (o *options) foresee(cmd *cobra.Command, load load) (p prospect, err error) {
 	node, err := o.open(cmd.Context())
 	if err != nil {
-		return p, "", err
+		return p, err
 	}
 	defer func() { _ = node.Close() }() // nothing was written
-	if unfinished, err = node.Unfinished(); err != nil {
-		return p, "", err
+	if p.unfinished, err = node.Unfinished(); err != nil {
+		return p, err
 	}
 	inForce, err := node.InForce()
 	if err != nil {
-		return p, "", err
+		return p, err
 	}
-	in, err := o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	in, err := load(node, inForce)
 	if err != nil {
-		return p, "", err
+		return p, err
 	}
-	p, err = node.Prepare(cmd.Context(), in)
-	return p, unfinished, err
+	p.of = in.Of
+	p.Prepared, err = node.Prepare(cmd.Context(), in)
+	return p, err
 }
 
-func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) error {
-	if o.json {
-		return writeJSON(w, planned{
-			Schema: "meshgen.plan/v1", Generation: fromTo{p.From, p.To}, Unfinished: unfinished,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held,
-		})
-	}
-	if unfinished != "" {
-		if _, err := fmt.Fprintln(w, unfinished); err != nil {
+func writePlan(w io.Writer, p prospect) error {
+	if p.unfinished != "" {
+		if _, err := fmt.Fprintln(w, p.unfinished); err != nil {
 			return err
 		}
 	}
@@ -103,12 +120,16 @@ func (o *options) writePlan(w io.Writer, p apply.Prepared, unfinished string) er
 		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions)+len(p.Held) == 0 {
 			return err
 		}
-		return writeChanges(w, p)
+		return writeChanges(w, p.Prepared)
 	}
-	if _, err := fmt.Fprintf(w, "generation %d → %d\n\n", p.From, p.To); err != nil {
+	with := ""
+	if p.of > 0 {
+		with = fmt.Sprintf(", with what generation %d had", p.of)
+	}
+	if _, err := fmt.Fprintf(w, "generation %d → %d%s\n\n", p.From, p.To, with); err != nil {
 		return err
 	}
-	if err := writeChanges(w, p); err != nil {
+	if err := writeChanges(w, p.Prepared); err != nil {
 		return err
 	}
 	return writeSteps(w, p.Plan.Steps())

@@ -21,8 +21,15 @@ func writeJSON(w io.Writer, doc any) error {
 	return enc.Encode(doc)
 }
 
-// schema returns the name of the documents that a command prints.
-func schema(cmd *cobra.Command) string { return "meshgen." + cmd.Name() + "/v1" }
+// schema returns the name of the documents that a command prints: a dry run's are
+// plans.
+func schema(cmd *cobra.Command) string {
+	name := cmd.Name()
+	if dry, err := cmd.Flags().GetBool("dry-run"); err == nil && dry {
+		name = "plan"
+	}
+	return "meshgen." + name + "/v1"
+}
 
 // orEmpty has a list print as [] where it is nil.
 func orEmpty[T any, S ~[]T](list S) []T {

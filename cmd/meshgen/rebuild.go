@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/units"
 )
 
@@ -21,6 +22,7 @@ type remade struct {
 	Aside      string         `json:"aside,omitempty"`
 	Marks      []apply.Mark   `json:"marks"`
 	Found      []units.Target `json:"found"`
+	failure
 }
 
 func newRebuild(o *options) *cobra.Command {
@@ -35,8 +37,7 @@ func newRebuild(o *options) *cobra.Command {
 			"terminal, or by --yes. A ledger that is in the way is set aside. Nothing else is touched;\n" +
 			"the next switch goes on from there, and removes what is stale.\n\n" +
 			"What bears no mark is not known again: directories that were made for files, the\n" +
-			"history, what was forgotten. Exit 1: there is a ledger that can be used, or nothing to\n" +
-			"make one from.",
+			"history, what was forgotten.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.rebuild(cmd, c) },
 	}
@@ -59,7 +60,7 @@ func (o *options) rebuild(cmd *cobra.Command, c consent) (err error) {
 		return err
 	}
 	if len(m.Marks) == 0 {
-		return fmt.Errorf("%w, and nothing here bears meshgen's mark\nhint: meshgen switch begins a ledger where there was none", m.Why)
+		return hint.Add(fmt.Errorf("%w, and nothing here bears meshgen's mark", m.Why), "meshgen switch begins a ledger where there was none")
 	}
 	if !o.json {
 		if err := o.writeMarks(cmd.OutOrStdout(), m); err != nil {

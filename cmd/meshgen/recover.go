@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/state"
 )
 
@@ -17,7 +18,7 @@ type recovered struct {
 	Generation fromTo       `json:"generation"`
 	Result     state.Result `json:"result"` // "" where no switch was unfinished
 	Failed     []string     `json:"failed"`
-	Error      string       `json:"error,omitempty"`
+	failure
 }
 
 func newRecover(o *options) *cobra.Command {
@@ -32,9 +33,7 @@ func newRecover(o *options) *cobra.Command {
 			"unit of meshgen's starts: there it puts the config files right, retires what is gone,\n" +
 			"and starts nothing. Where that fails, the units that would read a config file of the\n" +
 			"other set are not started. Once all are up, meshgen-confirm.service runs it without,\n" +
-			"to finish what is left.\n\n" +
-			"Exit 0: done, or nothing to do. 1: failed; the next switch tries again. 4: in force,\n" +
-			"and something failed. 5: failed and rolled back. 6: a switch is running.",
+			"to finish what is left.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !boot {
@@ -86,10 +85,9 @@ func (o *options) holdBack(cmd *cobra.Command, failed error) error {
 	}
 	held, err := apply.HoldBack(cmd.Context(), l)
 	if len(held) > 0 {
-		err = errors.Join(fmt.Errorf("%s: not started: a config file is not of the generation in force\n"+
-			"hint: mend what is said above, then run meshgen recover", strings.Join(held, ", ")), err)
+		err = errors.Join(fmt.Errorf("%s: not started: a config file is not of the generation in force", strings.Join(held, ", ")), err)
 	}
-	return exitError{codeOf(failed), errors.Join(causeOf(failed), err)}
+	return exitError{codeOf(failed), hint.Add(errors.Join(causeOf(failed), err), "mend what is said above, then run meshgen recover")}
 }
 
 func causeOf(err error) error {
@@ -112,7 +110,7 @@ func (o *options) recoverEnded(cmd *cobra.Command, out apply.Outcome, was bool, 
 			Schema: "meshgen.recover/v1", Generation: fromTo{out.From, out.To}, Result: out.Result, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
-			doc.Error = err.Error()
+			doc.Error = textOf(err)
 		}
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}

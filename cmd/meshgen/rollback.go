@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/state"
 )
 
 func newRollback(o *options) *cobra.Command {
-	allowEmpty := false
+	allowEmpty, dryRun := false, false
 	var far reach
 	cmd := &cobra.Command{
 		Use:   "rollback [N]",
@@ -20,9 +21,7 @@ func newRollback(o *options) *cobra.Command {
 			"its config files. Without N it is what was in force before the present generation;\n" +
 			"again, it goes forth again. It is a switch like any other, with the same refusals, and\n" +
 			"makes a new generation. The manifest stays as it is, and the next switch goes by it\n" +
-			"again.\n\n" +
-			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something\n" +
-			"failed. 5: failed, and what was in force is back. 6: another switch is running.",
+			"again.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage(cmd, fmt.Errorf("rollback: takes one generation, and was given %d", len(args)))
@@ -40,19 +39,25 @@ func newRollback(o *options) *cobra.Command {
 					return usage(cmd, fmt.Errorf("rollback %q: want the number of a generation, as meshgen history has them", args[0]))
 				}
 			}
-			return o.doSwitch(cmd, options, func(node *apply.Node, _ state.Generation) (aim, error) {
-				of, in, err := node.Earlier(number)
+			load := func(node *apply.Node, _ state.Generation) (apply.Input, error) {
+				in, err := node.Earlier(number)
 				if err == nil && len(in.Resources) == 0 && !allowEmpty {
-					err = fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything\nhint: --allow-empty does that", of)
+					err = hint.Add(fmt.Errorf("generation %d: declares nothing, and to bring it back is to remove everything", in.Of), "--allow-empty does that")
 				}
 				if err != nil {
-					return aim{}, exitError{exitRejected, err}
+					return apply.Input{}, exitError{exitRejected, err}
 				}
-				return aim{Input: in, of: of}, nil
-			})
+				return in, nil
+			}
+			if dryRun {
+				_, err := o.plan(cmd, load)
+				return err
+			}
+			return o.doSwitch(cmd, options, load)
 		},
 	}
 	far.flags(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what it would do, as plan does, and do nothing")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a generation that declares nothing, and remove everything")
 	return cmd
 }

@@ -1,28 +1,38 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/state"
 )
 
 // status is the JSON form of a node's status.
 type status struct {
 	Schema     string           `json:"schema"`
 	Generation int              `json:"generation"`
+	Of         int              `json:"of,omitempty"` // the generation that it brings back
 	Unfinished string           `json:"unfinished,omitempty"`
+	Manifest   string           `json:"manifest,omitempty"` // what is to be said of it
 	Resources  []apply.Standing `json:"resources"`
+	failure
 }
 
 func newStatus(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show what is declared and how it does",
-		Args:  noArgs,
+		Long: "status shows what is in force: each resource, its unit or name, how the unit does and\n" +
+			"since when, and what other hands did to it: a unit that is masked or defined by others,\n" +
+			"a file that was changed. It says where a rollback is in force, or another manifest is on\n" +
+			"the disk. What is no longer declared and still there stands last.",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, err := o.open(cmd.Context())
 			if err != nil {
@@ -36,6 +46,11 @@ func newStatus(o *options) *cobra.Command {
 			if doc.Generation, doc.Resources, err = node.Status(cmd.Context()); err != nil {
 				return err
 			}
+			inForce, err := node.InForce()
+			if err != nil {
+				return err
+			}
+			doc.Of, doc.Manifest = inForce.Of, o.astray(node.Layout, inForce)
 			if o.json {
 				doc.Resources = orEmpty(doc.Resources)
 				return writeJSON(cmd.OutOrStdout(), doc)
@@ -50,8 +65,10 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 	if doc.Generation == 0 {
 		head = "nothing is in force"
 	}
-	if doc.Unfinished != "" {
-		head += "\n" + doc.Unfinished
+	for _, line := range []string{doc.Unfinished, doc.Manifest} {
+		if line != "" {
+			head += "\n" + line
+		}
 	}
 	if _, err := fmt.Fprintln(cmd.OutOrStdout(), head); err != nil {
 		return err
@@ -70,9 +87,29 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 		if s.Why != "" {
 			row = append(row, s.Why)
 		}
+		if s.Drift != "" {
+			row = append(row, "drift: "+s.Drift)
+		}
 		rows = append(rows, row)
 	}
 	return writeTable(cmd.OutOrStdout(), rows)
+}
+
+// astray says how what is in force is not what the manifest says, and what to do;
+// "" where it is that.
+func (o *options) astray(l state.Layout, g state.Generation) string {
+	same, err := o.madeOf(l, g)
+	switch {
+	case g.Number == 0 || same:
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("manifest %s: not there; meshgen switch needs one", o.manifestDir(l))
+	case err != nil:
+		return fmt.Sprintf("manifest %s: %v", o.manifestDir(l), err)
+	case g.Of > 0:
+		return fmt.Sprintf("a rollback is in force, with what generation %d had: meshgen switch goes by the manifest again", g.Of)
+	}
+	return fmt.Sprintf("the manifest is another than that of generation %d: meshgen plan says what a switch would do", g.Number)
 }
 
 // since returns a moment as it is short and clear: the time of today, else the

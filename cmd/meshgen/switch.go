@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -24,18 +25,12 @@ type switched struct {
 	Rejected    []units.Fault      `json:"rejected"`
 	Held        []state.Holding    `json:"held,omitempty"`
 	Failed      []string           `json:"failed"`
-	Error       string             `json:"error,omitempty"`
-}
-
-// aim is a set that is to be in force.
-type aim struct {
-	apply.Input
-	of int // the generation that it is of; 0 where it is the manifest's
+	failure
 }
 
 // load finds out what is to be in force, once the node is locked and nothing is
 // left of a switch that was cut short.
-type load func(node *apply.Node, inForce state.Generation) (aim, error)
+type load func(node *apply.Node, inForce state.Generation) (apply.Input, error)
 
 func newSwitch(o *options) *cobra.Command {
 	allowEmpty := false
@@ -45,24 +40,26 @@ func newSwitch(o *options) *cobra.Command {
 		Short: "Bring the manifest into force",
 		Long: "switch compiles the manifest, and moves the machine from the set that it runs to the\n" +
 			"set that it is told to run. Where a unit of the new set does not come up, the old set\n" +
-			"is brought back. Where there is nothing to do it does nothing.\n\n" +
-			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something\n" +
-			"failed. 5: failed and rolled back. 6: another switch is running.",
+			"is brought back. Where there is nothing to do it does nothing.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := far.options(cmd)
 			if err != nil {
 				return err
 			}
-			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (aim, error) {
-				in, err := o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
-				return aim{Input: in}, err
-			})
+			return o.doSwitch(cmd, options, o.declared(cmd, allowEmpty))
 		},
 	}
 	far.flags(cmd)
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing, and remove everything")
 	return cmd
+}
+
+// declared loads what the manifest says.
+func (o *options) declared(cmd *cobra.Command, allowEmpty bool) load {
+	return func(node *apply.Node, inForce state.Generation) (apply.Input, error) {
+		return o.input(node.Layout, inForce, allowEmpty, func() { node.Foresee(cmd.Context()) })
+	}
 }
 
 // reach is how far a switch goes, as its flags say.
@@ -110,16 +107,16 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	if err != nil {
 		return err
 	}
-	a, err := load(node, inForce)
+	in, err := load(node, inForce)
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, a, err)
+		return o.switchRejected(cmd, inForce.Number, in.Of, beside(err, unfinished))
 	}
-	p, err := node.Prepare(cmd.Context(), a.Input)
+	p, err := node.Prepare(cmd.Context(), in)
 	if err == nil && len(p.Rejected) > 0 {
 		err = p.Rejected
 	}
 	if err != nil {
-		return o.switchRejected(cmd, inForce.Number, a, err)
+		return o.switchRejected(cmd, inForce.Number, in.Of, beside(err, unfinished))
 	}
 	for _, t := range p.Transitions {
 		if t.Reason != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
@@ -135,7 +132,10 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	out, err := node.Switch(cmd.Context(), p, options, show.event)
 	told()
 	show.end()
-	return o.switchEnded(cmd, a, p, out, unfinished, err)
+	if len(faultsOf(err)) > 0 && out.Result == "" { // by what came to be while an image was pulled
+		return o.switchRejected(cmd, inForce.Number, in.Of, refusal{err, untouched + ", but images were pulled"})
+	}
+	return o.switchEnded(cmd, in.Of, p, out, unfinished, err)
 }
 
 // recover finishes or undoes what a switch that was cut short has left, and
@@ -157,41 +157,53 @@ func (o *options) recover(cmd *cobra.Command, node *apply.Node, options apply.Op
 	return unfinished, nil
 }
 
+// beside has a refusal say what was done before it: the switch that was cut short
+// is finished or undone.
+func beside(err error, unfinished string) error {
+	if unfinished == "" || codeOf(err) != exitRejected {
+		return err
+	}
+	return exitError{exitRejected, refusal{err, untouched + " but what the earlier switch had left"}}
+}
+
 // switchRejected ends a switch that came to a halt before anything was touched.
-func (o *options) switchRejected(cmd *cobra.Command, inForce int, a aim, err error) error {
+func (o *options) switchRejected(cmd *cobra.Command, inForce int, of int, err error) error {
 	if cmd.Context().Err() != nil {
 		err = errors.New("interrupted; nothing was touched")
 	}
-	if !o.json && a.of > 0 && len(faultsOf(err)) > 0 {
-		return fmt.Errorf("%w\nhint: the places are those of the manifest that generation %d was made from", err, a.of)
-	}
 	if !o.json {
-		return err
+		return placed(err, of)
 	}
 	doc := switched{
-		Schema: schema(cmd), Generation: fromTo{inForce, inForce}, Of: a.of, Transitions: []state.Transition{}, Steps: []apply.Step{},
-		Rejected: orEmpty(faultsOf(err)), Failed: []string{},
-	}
-	if len(doc.Rejected) == 0 {
-		doc.Error = err.Error()
+		Schema: schema(cmd), Generation: fromTo{inForce, inForce}, Of: of, Transitions: []state.Transition{}, Steps: []apply.Step{},
+		Rejected: orEmpty(faultsOf(err)), Failed: []string{}, failure: failureOf(err),
 	}
 	return joinCode(writeJSON(cmd.OutOrStdout(), doc), codeOf(err))
 }
 
-func (o *options) switchEnded(cmd *cobra.Command, a aim, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
+// placed says of faults in a generation that is to be brought back what their
+// places are.
+func placed(err error, of int) error {
+	if of == 0 || len(faultsOf(err)) == 0 {
+		return err
+	}
+	return hint.Add(err, fmt.Sprintf("the places are those of the manifest that generation %d was made from", of))
+}
+
+func (o *options) switchEnded(cmd *cobra.Command, of int, p apply.Prepared, out apply.Outcome, unfinished string, err error) error {
 	code := exitOf(out, err)
 	if o.json {
 		doc := switched{
-			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: a.of, Result: out.Result,
+			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: of, Result: out.Result,
 			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Held: p.Held, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
-			doc.Error = err.Error()
+			doc.Error = textOf(err)
 		}
 		return joinCode(writeJSON(cmd.OutOrStdout(), doc), code)
 	}
 	if code == 0 {
-		return o.say(cmd, outcome(a, p, out, unfinished))
+		return o.say(cmd, outcome(of, p, out, unfinished))
 	}
 	return exitError{code, explain(out, err)}
 }
@@ -211,15 +223,15 @@ func exitOf(out apply.Outcome, err error) int {
 	return 0
 }
 
-func outcome(a aim, p apply.Prepared, out apply.Outcome, unfinished string) string {
+func outcome(of int, p apply.Prepared, out apply.Outcome, unfinished string) string {
 	text := fmt.Sprintf("generation %d is in force", out.To)
 	switch {
-	case p.Plan.Empty() && unfinished == "" && (a.of == 0 || a.of == out.To):
+	case p.Plan.Empty() && unfinished == "" && (of == 0 || of == out.To):
 		return text + ": nothing to do"
 	case p.Plan.Empty() && unfinished == "":
-		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, a.of)
-	case a.of > 0:
-		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, a.of)
+		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, of)
+	case of > 0:
+		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, of)
 	}
 	return text
 }
@@ -231,20 +243,25 @@ func explain(out apply.Outcome, err error) error {
 	if err != nil {
 		lines = append(lines, err.Error())
 	}
+	next := ""
 	switch out.Result {
 	case state.RolledBack:
 		back := "rolled back: " + inForce(out.To)
 		if out.Incomplete {
 			back = fmt.Sprintf("rolled back: generation %d is in force again, and not all of its units came up", out.To)
 		}
-		lines = append(lines, back, "hint: mend the manifest or what it needs, then switch again")
+		lines, next = append(lines, back), "mend the manifest or what it needs, then switch again"
 	case state.Failed:
-		lines = append(lines, fmt.Sprintf("generation %d is in force, with what is said above", out.To), "hint: the next switch tries again what is left")
+		lines, next = append(lines, fmt.Sprintf("generation %d is in force, with what is said above", out.To)), "the next switch tries again what is left"
 	case state.Undone:
-		lines = append(lines, "undone: "+inForce(out.To), "hint: mend what is said above, then switch again")
+		lines, next = append(lines, "undone: "+inForce(out.To)), "mend what is said above, then switch again"
 	case state.Done:
 	}
-	return errors.New(strings.Join(lines, "\n"))
+	told := errors.New(strings.Join(lines, "\n"))
+	if next == "" || hint.Of(err) != "" {
+		return told
+	}
+	return hint.Add(told, next)
 }
 
 func inForce(generation int) string {

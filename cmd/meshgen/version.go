@@ -16,6 +16,7 @@ type versioned struct {
 	Schema  string `json:"schema"`
 	Version string `json:"version"`
 	Go      string `json:"go"`
+	failure
 }
 
 func newVersion(o *options) *cobra.Command {

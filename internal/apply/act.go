@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -163,7 +164,7 @@ func (m *move) mustBeDown(ctx context.Context, names []string, failed []host.Job
 		switch {
 		case found[name].Up():
 			errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
-		case found[name].Active == "failed" && ours:
+		case ours && (found[name].Active == "failed" || slices.Contains(m.plan.Astray, name)):
 			m.node.forget()
 			errs = append(errs, m.removeMadeBy(ctx, record))
 		}
@@ -201,7 +202,7 @@ func (m *move) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: stopped again and again, and started again\nhint: find out what starts it", strings.Join(names, ", "))
+	return hint.Add(fmt.Errorf("%s: stopped again and again, and started again", strings.Join(names, ", ")), "find out what starts it")
 }
 
 func (m *move) stillUp(ctx context.Context, names []string) (up []string, err error) {

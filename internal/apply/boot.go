@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -99,7 +100,7 @@ func (n *Node) mustBeDown(ctx context.Context, current state.Generation) error {
 	}
 	for _, name := range names {
 		if found[name].Up() {
-			return fmt.Errorf("%s: is %s: this is no boot\nhint: run meshgen recover without --boot, or switch", name, found[name].Active)
+			return hint.Add(fmt.Errorf("%s: is %s: this is no boot", name, found[name].Active), "run meshgen recover without --boot, or switch")
 		}
 	}
 	return nil

@@ -27,6 +27,7 @@ type Input struct {
 	Digest    string // of all that the manifest was read from
 	Resources []units.Resource
 	Moved     units.Moves
+	Of        int // the generation that they were in; 0 where they are the manifest's
 	// Held are the resources of the manifest that are left out of Resources, or
 	// stand there as they were, in the order of their addresses.
 	Held []state.Holding
@@ -52,7 +53,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held, Of: in.Of,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},
@@ -302,6 +303,9 @@ func (c *Compiled) convert(
 	}
 	for _, r := range fresh {
 		text := out.Units[units.Unit(r)]
+		if r.Address.Kind == units.KindContainer {
+			text = units.WithFragment(text)
+		}
 		texts[units.Unit(r)] = text
 		c.Tree.Files[filepath.Join(generator.NormalDir, units.Unit(r))] = []byte(text)
 		c.add(r, text, out.Links)

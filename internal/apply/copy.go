@@ -11,6 +11,7 @@ import (
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -91,7 +92,7 @@ func (m *move) untouched(ctx context.Context, c Copy, mark string) error {
 	}
 	tree, err := host.Measure(ctx, from.Mountpoint)
 	if err == nil && tree.Mark != mark {
-		err = errors.New("the data was changed while it was copied\nhint: find out what writes there, and switch again")
+		err = hint.Add(errors.New("the data was changed while it was copied"), "find out what writes there, and switch again")
 	}
 	return errors.Join(err, m.node.unused(ctx, c.From), m.node.unused(ctx, c.To))
 }
@@ -104,7 +105,7 @@ func (n *Node) unused(ctx context.Context, t units.Target) error {
 	}
 	for _, u := range users {
 		if u.Running {
-			return fmt.Errorf("container %s runs with %s\nhint: stop it, and switch again", u.Name, t)
+			return hint.Add(fmt.Errorf("container %s runs with %s", u.Name, t), "stop it, and switch again")
 		}
 	}
 	return nil

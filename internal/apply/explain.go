@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -65,28 +66,51 @@ func (n *Node) Explain(ctx context.Context, word string) (Story, error) {
 		t.of = t.addresses(a)
 	} else if s, err = n.meant(word, s, t); err != nil {
 		return s, err
-	} else {
-		t.target = s.Target
+	} else if t.target = s.Target; t.target == "" {
+		t.of = t.addresses(s.Resource)
 	}
 	s.Events = t.tell()
 	return s, n.presently(ctx, &s, t)
 }
 
-// meant finds the target that a word means.
+// meant finds the target that a word means, or the resource where it is the name
+// of several of its targets.
 func (n *Node) meant(word string, s Story, t teller) (Story, error) {
-	r, err := n.named(word)
-	if err == nil {
-		s.Target, s.Resource = r.Target, r.Resource
-		return s, nil
+	several, known := n.matches(word)
+	var choice []string // what to type to be understood
+	for _, r := range several {
+		one := r.Resource.String()
+		if r.Resource == (units.Address{}) {
+			one = string(r.Target)
+		}
+		if !slices.Contains(choice, one) {
+			choice = append(choice, one)
+		}
 	}
+	switch {
+	case len(several) == 1:
+		s.Target, s.Resource = several[0].Target, several[0].Resource
+		return s, nil
+	case len(choice) == 1:
+		s.Resource = several[0].Resource
+		return s, nil
+	case len(choice) > 1:
+		return s, hint.Add(fmt.Errorf("%s: may be one of several", word), "meshgen explain "+strings.Join(choice, ", or meshgen explain "))
+	}
+	return s, t.nearest(word, unknown(word, known))
+}
+
+// nearest has an error name the address that is most like a word which looks like
+// one.
+func (t *teller) nearest(word string, err error) error {
 	var known []string
 	for a := range t.all() {
 		known = append(known, a.String())
 	}
 	if near := units.Nearest(word, known); near != "" && strings.Count(word, "/") == 2 && !strings.Contains(word, ":") {
-		err = fmt.Errorf("%s: the ledger has no such address\nhint: nearest: %s", word, near)
+		return hint.Add(fmt.Errorf("%s: the ledger has no such address", word), "nearest: "+near)
 	}
-	return s, err
+	return err
 }
 
 // teller picks what belongs to a story, and puts it in words.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/units"
 )
 
@@ -19,7 +20,7 @@ func Export(c Compiled, dir string) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s: not empty\nhint: name a directory that is not there yet", dir)
+		return hint.Add(fmt.Errorf("%s: not empty", dir), "name a directory that is not there yet")
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -41,8 +42,8 @@ func (m *move) stageFile(f units.File) (durable.Staged, error) {
 		return durable.Staged{}, err
 	}
 	if state.TextDigest(string(content)) != f.Digest {
-		return durable.Staged{}, fmt.Errorf("%s: the copy in generation %d was changed by other hands\n"+
-			"hint: any edit of the manifest has it made anew; then switch again", f.Path, m.to.Number)
+		return durable.Staged{}, hint.Add(fmt.Errorf("%s: the copy in generation %d was changed by other hands", f.Path, m.to.Number),
+			"any edit of the manifest has it made anew; then switch again")
 	}
 	uid, errOwner := strconv.Atoi(f.Owner)
 	gid, errGroup := strconv.Atoi(f.Group)
@@ -99,7 +100,7 @@ func (m *move) unchanged(t units.Target) error {
 	}
 	seen, was := m.seen.observed.Files[t]
 	if there != was || now != seen {
-		return fmt.Errorf("%s: changed while the switch was under way\nhint: look at it, then switch again", t.Name())
+		return hint.Add(fmt.Errorf("%s: changed while the switch was under way", t.Name()), "look at it, then switch again")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -53,7 +54,7 @@ func (n *Node) settled() error {
 	}
 	unfinished, err := n.Unfinished()
 	if err == nil && unfinished != "" {
-		err = fmt.Errorf("%s\nhint: meshgen switch first", unfinished)
+		err = hint.Add(errors.New(unfinished), "meshgen switch first")
 	}
 	return err
 }
@@ -63,11 +64,11 @@ func (n *Node) settled() error {
 func letGo(r state.Record, by units.Resource) error {
 	switch {
 	case by.Address != units.Address{}:
-		hint := "take it out of the manifest first; a switch then removes it, unless it is to be kept"
+		next := "take it out of the manifest first; a switch then removes it, unless it is to be kept"
 		if r.Target.Kind() == units.TargetVolume {
-			hint = "take it out of the manifest and switch: it is held then, and can be let go"
+			next = "take it out of the manifest and switch: it is held then, and can be let go"
 		}
-		return fmt.Errorf("%s: declared by %s at %s\nhint: %s", r.Target, by.Address, by.Position, hint)
+		return hint.Add(fmt.Errorf("%s: declared by %s at %s", r.Target, by.Address, by.Position), next)
 	case r.State == state.Retired:
 		return fmt.Errorf("%s: gone since %s: there is nothing to let go", r.Target, r.Retired.Time.Local().Format(time.DateTime))
 	case r.State == state.Found:
@@ -102,18 +103,7 @@ func (n *Node) named(word string) (state.Record, error) {
 	if n.Ledger == nil {
 		return state.Record{}, fmt.Errorf("%s: nothing is recorded here yet", word)
 	}
-	records := n.Ledger.Records()
-	var known []string
-	var meant []state.Record
-	for _, r := range records {
-		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
-			return r, nil
-		}
-		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
-			meant = append(meant, r)
-		}
-		known = append(known, string(r.Target))
-	}
+	meant, known := n.matches(word)
 	switch {
 	case len(meant) == 1:
 		return meant[0], nil
@@ -122,9 +112,24 @@ func (n *Node) named(word string) (state.Record, error) {
 		for _, r := range meant {
 			names = append(names, string(r.Target))
 		}
-		return state.Record{}, fmt.Errorf("%s: may be one of several\nhint: %s", word, strings.Join(names, ", "))
+		return state.Record{}, hint.Add(fmt.Errorf("%s: may be one of several", word), strings.Join(names, ", "))
 	}
 	return state.Record{}, unknown(word, known)
+}
+
+// matches returns the records of the targets that a word may mean, one where it
+// says exactly which, and beside them all targets that the ledger has.
+func (n *Node) matches(word string) (meant []state.Record, known []string) {
+	for _, r := range n.Ledger.Records() {
+		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
+			return []state.Record{r}, nil
+		}
+		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
+			meant = append(meant, r)
+		}
+		known = append(known, string(r.Target))
+	}
+	return meant, known
 }
 
 // shownBare reports whether a target is shown by its name alone, which tells what
@@ -139,14 +144,14 @@ func unknown(word string, known []string) error {
 	for _, k := range known { // people leave the kind out
 		names = append(names, units.Target(k).Name())
 	}
-	hint := "meshgen status shows what there is"
+	next := "meshgen status shows what there is"
 	if near := units.Nearest(word, names); near != "" {
-		hint = "nearest: " + near
+		next = "nearest: " + near
 		for _, k := range known {
 			if units.Target(k).Name() == near {
-				hint = "nearest: " + k
+				next = "nearest: " + k
 			}
 		}
 	}
-	return fmt.Errorf("%s: the ledger has no such name\nhint: %s", word, hint)
+	return hint.Add(fmt.Errorf("%s: the ledger has no such name", word), next)
 }

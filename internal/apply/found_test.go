@@ -43,6 +43,9 @@ func (f found) reboot(h *simulated.Host) {
 	}
 }
 
+// astray ends the name of a container of ours that was renamed by hand.
+const astray = "-astray"
+
 // happen is a step that is not of meshgen.
 func (p *play) happen(words []string) {
 	name := words[len(words)-1]
@@ -59,6 +62,10 @@ func (p *play) happen(words []string) {
 	switch words[0] {
 	case "hand", "gone":
 		p.hand(words[0], words[1], name)
+	case "rename": // one of ours, by podman
+		if _, found := p.found.containers[name]; !found {
+			_ = p.host.RenameContainer(name, name+astray) // it may not be there
+		}
 	case "edit", "delete":
 		p.meddle(words[0], name)
 	case "stop":
@@ -71,7 +78,7 @@ func (p *play) happen(words []string) {
 	case "fail":
 		p.host.Fail(name)
 	case "mask":
-		if p.found.files["/etc/systemd/system/"+name] == "" && (p.aside == whole || !p.known("mask", name)) {
+		if p.found.files["/etc/systemd/system/"+name] == "" {
 			_ = p.host.Mask(name) // it may be masked
 		}
 	case "unmask":
@@ -80,15 +87,23 @@ func (p *play) happen(words []string) {
 		p.Fatalf("no step: %q", words)
 	}
 	p.noteDown(func(d declaration) bool { return were[d.base()] && !p.died })
+	p.noteOwners()
 	p.always()
+}
+
+// noteOwners notes what the owner's own services run by now.
+func (p *play) noteOwners() {
+	maps.DeleteFunc(p.found.containers, func(_ string, c simulated.Container) bool { return c.Unit != "" })
+	for _, c := range p.host.Containers() {
+		if p.found.units[c.Unit] && c.Labels[units.MarkLabel] == "" {
+			p.found.containers[c.Name] = c
+		}
+	}
 }
 
 // hand has something come, by verb hand, or go, by verb gone.
 func (p *play) hand(verb, kind, name string) {
 	comes := verb == "hand"
-	if comes && p.aside == setAside && p.known(kind, name) {
-		return
-	}
 	switch kind {
 	case "container":
 		if _, ok := p.found.containers[name]; ok && !comes {

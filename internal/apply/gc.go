@@ -15,6 +15,7 @@ import (
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -59,6 +60,9 @@ type HeldVolume struct {
 	Size     int64         `json:"size"` // bytes on the disk; -1 where that is not known
 	Since    time.Time     `json:"since,omitzero"`
 	Why      string        `json:"why,omitempty"` // it is held
+	// Named are the generations that stay on the disk and declare the volume: a
+	// rollback to one of them would not find its data.
+	Named []int `json:"named,omitempty"`
 }
 
 // Takes returns its size as it is shown.
@@ -99,7 +103,7 @@ func (n *Node) Surplus(ctx context.Context, limits Limits) (Surplus, error) {
 		return s, nil
 	}
 	if n.Podman == nil {
-		return s, errors.New("volumes: podman cannot be asked below --root\nhint: run it on the machine itself")
+		return s, hint.Add(errors.New("volumes: podman cannot be asked below --root"), "run it on the machine itself")
 	}
 	return s, n.heldVolumes(ctx, &s)
 }
@@ -141,6 +145,10 @@ func (n *Node) heldVolumes(ctx context.Context, s *Surplus) error {
 	if err != nil {
 		return err
 	}
+	named, err := n.volumesOf(s.Generations)
+	if err != nil {
+		return err
+	}
 	n.forget()
 	for _, r := range n.records() {
 		if r.State != state.Held || r.Target.Kind() != units.TargetVolume {
@@ -162,9 +170,36 @@ func (n *Node) heldVolumes(ctx context.Context, s *Surplus) error {
 			s.Kept = append(s.Kept, KeptVolume{r.Target, why})
 			continue
 		}
-		s.Volumes = append(s.Volumes, HeldVolume{Target: r.Target, Resource: r.Resource, Size: sizeBelow(o.Mountpoint), Since: r.Last.Time, Why: r.Why})
+		s.Volumes = append(s.Volumes, HeldVolume{Target: r.Target, Resource: r.Resource, Size: sizeBelow(o.Mountpoint), Since: r.Last.Time, Why: r.Why, Named: named[r.Target]})
 	}
 	return nil
+}
+
+// volumesOf returns which generations on the disk declare each volume, but for
+// those that are to go.
+func (n *Node) volumesOf(going []int) (map[units.Target][]int, error) {
+	numbers, err := state.Numbers(n.Layout)
+	if err != nil {
+		return nil, err
+	}
+	by := map[units.Target][]int{}
+	for _, number := range numbers {
+		if slices.Contains(going, number) {
+			continue
+		}
+		g, err := state.ReadGeneration(n.Layout, number)
+		if err != nil {
+			continue // no rollback leads there either
+		}
+		for _, r := range g.Resources {
+			for _, t := range units.Targets(r) {
+				if t.Kind() == units.TargetVolume {
+					by[t] = append(by[t], number)
+				}
+			}
+		}
+	}
+	return by, nil
 }
 
 // needed says why a held volume has to stay: who has it, or that it is not ours;

@@ -29,7 +29,7 @@ func TestHistories(t *testing.T) {
 	dir, broken := memory(t), 0
 	for i := range uint64(most) {
 		h := draw(first + i)
-		faults := h.play(filepath.Join(dir, "node"), first+i, setAside)
+		faults := h.play(filepath.Join(dir, "node"), first+i)
 		if len(faults) == 0 {
 			continue
 		}
@@ -61,7 +61,7 @@ func (h history) shrunk(dir string, seed uint64, faults []string) (history, []st
 		smaller := false
 		for i := 0; i+size <= len(h); {
 			without := slices.Delete(slices.Clone(h), i, i+size)
-			if f := without.play(dir, seed, setAside); len(f) > 0 {
+			if f := without.play(dir, seed); len(f) > 0 {
 				h, faults, smaller = without, f, true
 			} else {
 				i++
@@ -79,7 +79,7 @@ func (h history) shrunk(dir string, seed uint64, faults []string) (history, []st
 			if !strings.Contains(words[j], "=") && words[j] != "cut" {
 				continue
 			}
-			if f := less.play(dir, seed, setAside); len(f) > 0 {
+			if f := less.play(dir, seed); len(f) > 0 {
 				h, faults, words = less, f, strings.Fields(less[i])
 			}
 		}
@@ -144,6 +144,8 @@ func (d drawer) step() string {
 		return "move container " + d.pick("m/a m/c", "m/b m/d", "m/c m/a", "m/a n/a")
 	case n < 83:
 		return "module " + d.pick("m n", "n m", "m o", "o m")
+	case n < 84:
+		return "rename " + d.pick("ant", "bat", "m-a", "m-b")
 	case n < 85:
 		return "reboot"
 	case n < 90:

@@ -43,7 +43,6 @@ type history []string
 
 // play is a history on its way.
 type play struct {
-	aside    aside // what is known is left out
 	faults   []string
 	host     *simulated.Host
 	manifest manifest
@@ -97,7 +96,7 @@ func (p *play) must(err error) {
 
 // play plays a history on a machine below dir, which is removed, and returns
 // what went wrong at the first step that did.
-func (h history) play(dir string, seed uint64, set aside) (faults []string) {
+func (h history) play(dir string, seed uint64) (faults []string) {
 	defer os.RemoveAll(dir)
 	var p *play
 	defer func() {
@@ -109,7 +108,6 @@ func (h history) play(dir string, seed uint64, set aside) (faults []string) {
 		}
 	}()
 	p = newPlay(dir, seed)
-	p.aside = set
 	for _, line := range h {
 		if p.step(line); len(p.faults) > 0 {
 			break
@@ -355,6 +353,7 @@ func (p *play) reboot() {
 	p.boots = false
 	clear(p.down)
 	p.found.reboot(p.host)
+	p.noteOwners()
 	p.noteDown(func(declaration) bool { return false })
 	p.always()
 }
@@ -488,20 +487,8 @@ var paths = []string{"/etc/x/one", "/etc/x/two", "/etc/y/one"}
 func TestKeptHistories(t *testing.T) {
 	for name, h := range readHistories(t, "testdata/histories") {
 		t.Run(name, func(t *testing.T) {
-			if faults := h.play(t.TempDir(), 1, whole); len(faults) > 0 {
+			if faults := h.play(t.TempDir(), 1); len(faults) > 0 {
 				t.Error(strings.Join(faults, "\n"))
-			}
-		})
-	}
-}
-
-// TestKnownHistories plays those of testdata/known, which go wrong and are not
-// mended. One that is moves to testdata/histories, and what set it aside goes.
-func TestKnownHistories(t *testing.T) {
-	for name, h := range readHistories(t, "testdata/known") {
-		t.Run(name, func(t *testing.T) {
-			if faults := h.play(t.TempDir(), 1, whole); len(faults) == 0 {
-				t.Error("goes right: move it to testdata/histories, and drop what sets it aside in known_test.go")
 			}
 		})
 	}

@@ -202,7 +202,7 @@ func (j judgement) drift(t state.Transition) (decided state.Transition, hint str
 	case t.Decision == state.Refuse:
 		t.Reason += ": to be refused " + asThePolicySays
 		return t, "look at what changed, and put it back or into the manifest"
-	case t.Change == state.Overridden || t.Change == state.Masked:
+	case t.Change == state.Overridden || t.Change == state.Masked || j.seen.Foreign[t.From] != "":
 		t.Decision = state.Keep // found is not ours, and a mask is its owner's word
 	}
 	return t, ""

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -26,7 +27,12 @@ type sight struct {
 	invocations map[string]string
 	// foreign are the units whose names are no longer declared and which run by
 	// a definition that is not of meshgen, with its path.
-	foreign  map[string]string
+	foreign map[string]string
+	// inUse are the networks and volumes that are no longer declared and that
+	// containers of ours use whose units are masked: nothing takes them off.
+	inUse map[units.Target]bool
+	// remade are networks of ours that other hands made anew, with their ids.
+	remade   map[units.Target]string
 	observed state.Observed
 }
 
@@ -89,6 +95,9 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		return sight{}, err
 	}
 	seen.observed.Overridden, seen.observed.Masked = n.overridden(desired, ours, seen.units)
+	if seen.inUse, err = n.inUseByMasked(ctx, desired, records, seen); err != nil {
+		return sight{}, err
+	}
 	if seen.observed.Taken, err = n.taken(ctx, desired, fresh, held, seen); err != nil {
 		return sight{}, err
 	}
@@ -136,16 +145,20 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 	details, err := n.Systemd.Details(ctx, names)
 	found := map[string]string{}
 	for name, d := range details {
-		if d.Fragment == "" || d.Fragment == generatedBy+name {
+		path := d.Fragment
+		if path == generatedBy+name { // by our generator, or by podman's from a Quadlet of the owner's
+			path = d.Source
+		}
+		if path == "" || strings.HasPrefix(path, relative(n.Layout, n.Layout.Config)+"/") {
 			continue
 		}
-		if to, err := os.Readlink(n.Layout.Path(d.Fragment)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+		if to, err := os.Readlink(n.Layout.Path(path)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
 			continue // a mask defines nothing
 		}
-		if _, err := os.Lstat(n.Layout.Path(d.Fragment)); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(n.Layout.Path(path)); errors.Is(err, os.ErrNotExist) {
 			continue // nor does what is gone, and is still in systemd's memory
 		}
-		found[name] = d.Fragment
+		found[name] = path
 	}
 	return found, err
 }
@@ -325,7 +338,7 @@ func (l *listing) unmark(ctx context.Context, containers []host.Object) error {
 	var labels map[string]map[string]string
 	for i, o := range containers {
 		mark := o.Labels[units.MarkLabel]
-		if mark == "" || containerOf(l.layout, o.Unit) == o.ID {
+		if mark == "" || o.Infra || containerOf(l.layout, o.Unit) == o.ID {
 			continue
 		}
 		if labels == nil {

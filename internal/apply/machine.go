@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 )
@@ -15,6 +16,8 @@ import (
 type Machine struct {
 	Systemd Systemd
 	Podman  Podman
+	// Store is nil where Podman is.
+	Store Store
 	// Converter is nil where there is no quadlet.
 	Converter Converter
 	// Unit is the systemd unit that this process runs in; "" where it is none.
@@ -58,6 +61,14 @@ type Podman interface {
 	RemoveVolume(ctx context.Context, name string) error
 }
 
+// Store has what can be seen of podman's objects without asking podman: that of
+// the machine is [host.Store].
+type Store interface {
+	Containers() (ids map[string]string, known bool)
+	Network(name string) (host.Object, bool)
+	VolumeMade(name string) (time.Time, bool)
+}
+
 // Converter makes services of Quadlets: that of the machine is
 // [generator.Converter].
 type Converter interface {
@@ -83,7 +94,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 		return m, nil
 	}
 	if m.Converter == nil {
-		return m, errors.New("quadlet: not on this machine\nhint: it comes with podman 4.4 and later")
+		return m, hint.Add(errors.New("quadlet: not on this machine"), "it comes with podman 4.4 and later")
 	}
 	podman, err := host.FindPodman()
 	if err != nil {
@@ -94,7 +105,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Systemd, m.Podman, m.Unit = systemd, podman, host.OwnUnit()
+	m.Systemd, m.Podman, m.Store, m.Unit = systemd, podman, host.Store{Root: l.Root}, host.OwnUnit()
 	return m, nil
 }
 

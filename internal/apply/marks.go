@@ -206,9 +206,38 @@ func (b *rebuilder) object(t units.Target, o host.Object) {
 	case t.Kind() == units.TargetVolume:
 		b.take(Mark{Target: t, Resource: a, State: string(state.Held)}, state.Event{})
 		b.add(state.Event{Kind: state.EventHold, Target: t, Why: "no longer declared; it holds data"})
+	case t.Kind() == units.TargetNetwork && !b.isMade(o, a):
+		detail := "no unit of meshgen makes it: it may have been let go"
+		b.take(Mark{Target: t, Resource: a, State: string(state.Held), Detail: detail}, state.Event{})
+		b.add(state.Event{Kind: state.EventHold, Target: t, Why: detail})
 	default:
 		b.take(Mark{Target: t, Resource: a, State: Stale}, state.Event{})
 	}
+}
+
+// isMade reports whether a network that is not declared has a unit of ours that makes
+// it, or a switch that was cut short may have left it without.
+func (b *rebuilder) isMade(network host.Object, a units.Address) bool {
+	if b.marks.Pending != 0 {
+		return true
+	}
+	for name, u := range b.loaded {
+		if _, by := b.markedText(name); by == a {
+			return true
+		}
+		if !u.Stranded() {
+			continue
+		}
+		if name == network.Name+"-network.service" {
+			return true
+		}
+		for _, g := range b.others {
+			if was, ok := unitOf(g, name); ok && was.Resource == a {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // copyOf returns the volume that a switch which was cut short copied, or was to copy,

@@ -19,6 +19,7 @@ import (
 	"os"
 	"strings"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 )
 
@@ -81,7 +82,7 @@ func unledgered(l state.Layout) error {
 	}
 	numbers, err := state.Numbers(l)
 	if err == nil && len(numbers) > 0 {
-		err = fmt.Errorf("%s: missing, and %s holds generations\nhint: %s", l.Ledger(), l.Generations(), lostHint)
+		err = hint.Add(fmt.Errorf("%s: missing, and %s holds generations", l.Ledger(), l.Generations()), lostHint)
 	}
 	return err
 }
@@ -91,7 +92,7 @@ func unledgered(l state.Layout) error {
 func unforced(l state.Layout, ledger string) error {
 	number, inForce, err := state.Current(l)
 	if err == nil && inForce {
-		err = fmt.Errorf("%s: %s, and generation %d is in force\nhint: %s", l.Ledger(), ledger, number, lostHint)
+		err = hint.Add(fmt.Errorf("%s: %s, and generation %d is in force", l.Ledger(), ledger, number), lostHint)
 	}
 	return err
 }

@@ -41,13 +41,68 @@ func (n *Node) outlived(ctx context.Context, plan Plan, b before) ([]Outlived, e
 	var found []Outlived
 	for _, r := range down {
 		for _, o := range madeBy(r, containers) {
-			// What another's unit runs under that name is ours if it was there before.
-			if o.Running && (b.seen.foreign[r.Target.Name()] == "" || o.ID == r.Container) {
+			was := o.Running
+			if was && b.seen.foreign[r.Target.Name()] != "" {
+				if was, err = n.startedByOurs(ctx, o, r); err != nil {
+					return nil, err
+				}
+			}
+			if was {
 				found = append(found, Outlived{Unit: r.Target.Name(), Container: o.Name, ID: o.ID})
 			}
 		}
 	}
 	return found, nil
+}
+
+// inTheWay returns the containers of ours that run under units which are let be,
+// since they are somebody else's by now, and that have the name of a container that
+// the plan starts.
+func (n *Node) inTheWay(ctx context.Context, plan Plan, barred map[string]units.Faults, to state.Generation) ([]Outlived, error) {
+	if len(barred) == 0 {
+		return nil, nil
+	}
+	var found []Outlived
+	for _, r := range to.Resources {
+		if r.Address.Kind != units.KindContainer || !slices.Contains(plan.Touched(), units.Unit(r)) {
+			continue
+		}
+		o, there, err := n.object(ctx, units.Object(r))
+		if err != nil {
+			return nil, err
+		}
+		if !there || !o.Running || o.Unit == units.Unit(r) || barred[o.Unit] == nil {
+			continue
+		}
+		unit, ours := n.ledgerRecord(units.Of(units.TargetUnit, o.Unit))
+		if !ours || !marked(o, unit) {
+			continue
+		}
+		was, err := n.startedByOurs(ctx, o, unit)
+		if err != nil {
+			return nil, err
+		}
+		if was {
+			found = append(found, Outlived{Unit: o.Unit, Container: o.Name, ID: o.ID})
+		}
+	}
+	return found, nil
+}
+
+// startedByOurs reports whether a container of a unit that somebody else defines
+// by now was started when the definition was ours still: the ledger has its id, or,
+// where a boot or systemd itself has started it since, it has the path of our
+// generator's file. A path that its image has too, by podman commit, says nothing.
+func (n *Node) startedByOurs(ctx context.Context, o host.Object, unit state.Record) (bool, error) {
+	if o.ID == unit.Container {
+		return true, nil
+	}
+	path := o.Labels[units.FragmentLabel]
+	if path != generatedBy+unit.Target.Name() && !ours(n.Layout, path) {
+		return false, nil
+	}
+	images, err := n.Podman.ImageLabels(ctx)
+	return images[o.ImageID][units.FragmentLabel] != path, err
 }
 
 func runsContainer(r state.Record) bool {

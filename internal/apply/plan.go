@@ -31,6 +31,10 @@ type Plan struct {
 	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Remade are those of Free that other hands made anew, with their ids.
+	Remade map[units.Target]string
+	// Astray are those of Stop whose containers go by another name, or are gone.
+	Astray []string
 	// Copy are volumes that are migrated.
 	Copy []Copy
 	// Write are files to be put in place.
@@ -174,9 +178,9 @@ func makePlan(b before, desired state.Generation) Plan {
 		unit: map[string]state.Unit{}, of: map[units.Address]string{}, resource: byAddress(desired), old: byAddress(b.generation),
 		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
 		handover: map[string]string{}, reload: map[string]bool{},
-		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{},
+		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{}, restores: map[units.Target]string{},
 	}
-	p.plan.reasons = map[reasonKey]string{}
+	p.plan.reasons, p.plan.Remade = map[reasonKey]string{}, map[units.Target]string{}
 	for _, u := range desired.Units {
 		p.unit[u.Name] = u
 		p.of[u.Resource] = u.Name
@@ -190,6 +194,8 @@ func makePlan(b before, desired state.Generation) Plan {
 			p.removal[t.Resource] = t
 		case t.Kind == state.Drift && t.Decision == state.Keep:
 			p.kept[t.To] = true
+		case t.Kind == state.Drift && t.Decision == state.Restore && b.seen.observed.Missing[t.To] != "":
+			p.restores[t.To] = t.Reason
 		}
 	}
 	p.names()
@@ -205,6 +211,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.restore()
 	p.copies()
 	p.contention()
 	p.pods()
@@ -227,7 +234,8 @@ type planner struct {
 	reload   map[string]bool
 	handover map[string]string // old name by new
 	removal  map[units.Address]state.Transition
-	kept     map[units.Target]bool // left as other hands made them
+	kept     map[units.Target]bool   // left as other hands made them
+	restores map[units.Target]string // podman's objects that are put right, with why
 	plan     Plan
 }
 
@@ -256,6 +264,7 @@ func (p *planner) names() {
 		case r.Target.Kind() == units.TargetDir && (p.holdsDeclared(r.Target, declared) || p.isMountedAt(r)):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
+		case p.seen.inUse[r.Target]:
 		default:
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}

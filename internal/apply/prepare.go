@@ -88,7 +88,7 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 	var held []state.Holding // for what is in their way now
 	for {
 		lost := p.before.lost
-		if p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, damaged); err != nil {
+		if p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, &whole{damaged}); err != nil {
 			return err
 		}
 		p.before.lost = lost
@@ -225,17 +225,29 @@ func (n *Node) damaged(g state.Generation) (map[units.Target]bool, error) {
 	return damaged, nil
 }
 
-func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, damaged map[units.Target]bool) (before, error) {
+// whole is what a look is for that sees what other hands did. One that takes a
+// switch on, or back, has that in the next one's.
+type whole struct {
+	damaged map[units.Target]bool
+}
+
+func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, all *whole) (before, error) {
 	var b before
 	b.generation, b.records = state.Rehome(desired, from, n.records())
 	var err error
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
-	b.seen.observed.Damaged, b.at = damaged, time.Now()
+	b.at = time.Now()
 	for t := range b.seen.observed.Taken {
 		if r, known := n.ledgerRecord(t); known && r.State == state.Found {
 			b.inTheWay = append(b.inTheWay, r)
+		}
+	}
+	if all != nil {
+		b.seen.observed.Damaged = all.damaged
+		if err := n.lookForAstray(ctx, desired, &b); err != nil {
+			return b, err
 		}
 	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)

@@ -111,7 +111,7 @@ func (p *play) ours() []units.Target {
 	var there []units.Target
 	for _, c := range p.host.Containers() {
 		if c.Labels[units.MarkLabel] != "" {
-			there = append(there, units.Of(units.TargetContainer, c.Name))
+			there = append(there, units.Of(units.TargetContainer, strings.TrimSuffix(c.Name, astray)))
 		}
 	}
 	for _, n := range p.host.Networks() {
@@ -157,6 +157,7 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		}
 		if p.shadowed(d) {
 			delete(now, d.object())
+			delete(now, d.object()+astray) // nor does it get its name back
 			continue
 		}
 		c, there := now[d.object()]
@@ -506,6 +507,7 @@ func (p *play) ledgerIs(m manifest, r run) {
 			case record.State == state.Held && t.Kind() != units.TargetVolume:
 				p.Errorf("%s is held", t)
 			case record.State == state.Held || t.Kind() == units.TargetDir:
+			case !want[t] && p.maskedUses(t): // its owner wants nothing taken from it
 			case !want[t]:
 				p.Errorf("the ledger has %s as live, and nothing declares it", t)
 			}
@@ -526,6 +528,13 @@ func (p *play) ledgerIs(m manifest, r run) {
 	if _, pending, _ := state.Pending(p.host.Layout); pending || current != r.outcome.To {
 		p.Errorf("current is %d, not %d, or a switch is pending", current, r.outcome.To)
 	}
+}
+
+// maskedUses reports whether a container runs with a network whose unit is masked.
+func (p *play) maskedUses(t units.Target) bool {
+	return t.Kind() == units.TargetNetwork && slices.ContainsFunc(p.host.Containers(), func(c simulated.Container) bool {
+		return c.Running && slices.Contains(c.Networks, t.Name()) && p.isMasked(units.Of(units.TargetUnit, c.Unit))
+	})
 }
 
 func (p *play) isMasked(t units.Target) bool {

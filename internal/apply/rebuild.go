@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -23,8 +24,9 @@ import (
 //     only where a switch was cut short, and only if it is, to the mode, what was
 //     to be written.
 //
-// A directory that was made for a file bears no mark and stays. So does, as ours,
-// what was forgotten and still bears one: the ledger alone knew of that.
+// A directory that was made for a file bears no mark and stays. What was forgotten
+// may bear one still, and the ledger alone knew of that: so a volume that is not
+// declared is held, and a network that no unit of ours makes.
 
 // rebuilt is the origin of what a rebuilt ledger has.
 const rebuilt = "rebuilt"
@@ -94,7 +96,7 @@ func lost(l state.Layout, machine string) (why, err error) {
 	case why == nil && blank(ledger):
 		return fmt.Errorf("%s: holds nothing", l.Ledger()), nil
 	case why == nil:
-		return nil, fmt.Errorf("%s: in order, and a new one would know less\nhint: move it away first where it is to be made anew all the same", l.Ledger())
+		return nil, hint.Add(fmt.Errorf("%s: in order, and a new one would know less", l.Ledger()), "move it away first where it is to be made anew all the same")
 	case damaged && !damage.Newer():
 		return fmt.Errorf("%s:%d: %s", damage.Path, damage.Line, damage.What), nil
 	case foreign:

@@ -11,6 +11,7 @@ import (
 
 	"meshgen/generator"
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -43,8 +44,9 @@ func (n *Node) unfinished() (state.Switch, bool) {
 }
 
 // Recover finishes or undoes a switch that was cut short: where its generation
-// was in force already it goes forward, else back. Without one it only sweeps
-// the litter that a killed process may have left.
+// was in force already it goes forward, else back. One that was asked never to
+// bring the old set back is not brought back here either, whatever the options
+// say. Without one it only sweeps the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
 	current, err := n.InForce()
 	if err != nil {
@@ -62,7 +64,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 	ctx = context.WithoutCancel(ctx)
 	lost := n.lostBefore(current)
 	if lost && n.Booting {
-		return Outcome{}, fmt.Errorf("%s: nothing is in force, and the ledger has a set\nhint: meshgen switch makes it anew", n.Layout.Current())
+		return Outcome{}, hint.Add(fmt.Errorf("%s: nothing is in force, and the ledger has a set", n.Layout.Current()), "meshgen switch makes it anew")
 	}
 	if n.Booting {
 		return n.recoverAtBoot(ctx, s, current, progress)
@@ -72,6 +74,7 @@ func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outco
 		if err != nil {
 			return Outcome{}, err
 		}
+		o.Rollback = o.Rollback && s.Rollback != state.Never
 		return n.advance(ctx, from, current, o, progress)
 	}
 	aim, err := n.generation(s.Generation)
@@ -179,6 +182,12 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	b.transitions = slices.DeleteFunc(b.transitions, func(t state.Transition) bool {
 		return t.Kind == state.Drift && writtenBy(from, t.To, b.seen.observed.Files)
 	})
+	// What is to be refused is not overwritten either: the next switch refuses it.
+	for i, t := range b.transitions {
+		if t.Kind == state.Drift && t.Decision == state.Refuse {
+			b.transitions[i].Decision = state.Keep
+		}
+	}
 	plan, err := n.plan(ctx, b, to)
 	if err != nil {
 		return nil, err
@@ -192,6 +201,11 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 			return nil, err
 		}
 		plan = plan.sparing(barred)
+		inTheWay, err := n.inTheWay(ctx, plan, barred, to)
+		if err != nil {
+			return nil, err
+		}
+		plan.End = append(plan.End, inTheWay...)
 		faults, err := n.othersNeed(ctx, plan, to)
 		if err != nil || len(faults) > 0 {
 			return nil, errors.Join(err, faults.Err())
@@ -252,7 +266,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	}
 	if err := m.act(ctx); err != nil {
 		out.Result = ""
-		return out, fmt.Errorf("bring back generation %d: %w\nhint: the next switch tries again", to.Number, err)
+		return out, hint.Add(fmt.Errorf("bring back generation %d: %w", to.Number, err), "the next switch tries again")
 	}
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0

@@ -218,10 +218,14 @@ func (m *move) removeObject(ctx context.Context, t units.Target) (left string, e
 	switch {
 	case err != nil || !there:
 		return "", err
-	case !marked(o, record):
+	case !marked(o, record) && (o.ID == "" || m.plan.Remade[t] != o.ID):
 		return "what has the name is not of meshgen", nil
-	case m.seen.foreign[o.Unit] != "" && o.ID != m.records[units.Of(units.TargetUnit, o.Unit)].Container:
-		return o.Unit + " runs it, which is now defined by " + m.seen.foreign[o.Unit], nil
+	}
+	if by := m.seen.foreign[o.Unit]; by != "" {
+		was, err := m.node.startedByOurs(ctx, o, m.records[units.Of(units.TargetUnit, o.Unit)])
+		if err != nil || !was {
+			return o.Unit + " runs it, which is now defined by " + by, err
+		}
 	}
 	return "", m.removeMarked(ctx, t, o)
 }

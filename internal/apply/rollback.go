@@ -9,42 +9,53 @@ import (
 	"strconv"
 	"strings"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
 
 // Earlier returns what an earlier generation was made from, with the contents of
 // its files, to be switched to like any other input; 0 is the generation that
-// was in force before the present one. Its number comes back beside.
+// was in force before the present one. Its number is in the input.
 //
 // The positions are those of the manifest that it was made from, and so is the
 // digest: the next switch finds that the manifest is another.
-func (n *Node) Earlier(number int) (int, Input, error) {
+func (n *Node) Earlier(number int) (Input, error) {
 	if number == 0 {
 		var err error
 		if number, err = n.before(); err != nil {
-			return 0, Input{}, err
+			return Input{}, err
 		}
 	}
 	numbers, err := state.Numbers(n.Layout)
 	if err != nil {
-		return 0, Input{}, err
+		return Input{}, err
 	}
 	if !slices.Contains(numbers, number) {
-		return 0, Input{}, fmt.Errorf("generation %d: not on the disk\nhint: %s", number, n.choice(numbers))
+		return Input{}, hint.Add(fmt.Errorf("generation %d: not on the disk", number), n.choice(numbers))
 	}
 	g, err := state.ReadGeneration(n.Layout, number)
 	if err != nil {
-		return 0, Input{}, err
+		return Input{}, err
 	}
-	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Held: g.Held}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Held: g.Held, Of: number}
 	if in.Moved, err = n.movesBack(number, numbers); err != nil {
-		return 0, Input{}, err
+		return Input{}, err
 	}
 	if err := n.contents(number, in.Resources); err != nil {
-		return 0, Input{}, err
+		return Input{}, err
 	}
-	return number, in, nil
+	return in, nil
+}
+
+// Of returns which generation another one brings back; 0 where it is the manifest's,
+// or not on the disk any more.
+func (n *Node) Of(number int) int {
+	g, err := state.ReadGeneration(n.Layout, number)
+	if err != nil {
+		return 0 // what cannot be read is told where it is needed
+	}
+	return g.Of
 }
 
 // contents gives the resources of a generation the contents of their files and
@@ -104,13 +115,13 @@ func (n *Node) before() (int, error) {
 	if from, ok := n.predecessor(current); ok && from > 0 {
 		return from, nil
 	} else if ok {
-		return 0, fmt.Errorf("generation %d: nothing was in force before it\nhint: an empty manifest and meshgen switch --allow-empty take everything away", current)
+		return 0, hint.Add(fmt.Errorf("generation %d: nothing was in force before it", current), "an empty manifest and meshgen switch --allow-empty take everything away")
 	}
 	numbers, err := state.Numbers(n.Layout)
 	if err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("generation %d: the ledger does not say what was in force before it\nhint: %s", current, n.choice(numbers))
+	return 0, hint.Add(fmt.Errorf("generation %d: the ledger does not say what was in force before it", current), n.choice(numbers))
 }
 
 // predecessor returns what was in force before a generation, as the last switch

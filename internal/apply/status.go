@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"meshgen/state"
@@ -26,6 +27,8 @@ type Standing struct {
 	// Since is when the unit's state last changed; of what has no unit, when it
 	// was last written.
 	Since time.Time `json:"since,omitzero"`
+	// Drift says what other hands did to it; "" where that is nothing.
+	Drift string `json:"drift,omitempty"`
 }
 
 // Switches returns the switches that the ledger has, oldest first.
@@ -62,6 +65,9 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 		}
 		standings = append(standings, s)
 	}
+	if err := n.drift(ctx, g, standings); err != nil {
+		return 0, nil, err
+	}
 	there := byAddress(g)
 	for _, h := range g.Held {
 		if _, asItWas := there[h.Resource]; !asItWas {
@@ -82,6 +88,23 @@ func holding(g state.Generation, a units.Address) (state.Holding, bool) {
 		return state.Holding{}, false
 	}
 	return g.Held[i], true
+}
+
+// drift tells of each declared resource what other hands did to it.
+func (n *Node) drift(ctx context.Context, g state.Generation, standings []Standing) error {
+	damaged, err := n.damaged(g)
+	if err != nil || g.Number == 0 {
+		return err
+	}
+	b, err := n.lookBefore(ctx, g, g, &whole{damaged})
+	for i, s := range standings {
+		for _, t := range b.transitions {
+			if t.Kind == state.Drift && t.Resource == s.Address {
+				standings[i].Drift = strings.TrimPrefix(standings[i].Drift+"; "+t.Reason, "; ")
+			}
+		}
+	}
+	return err
 }
 
 // leftovers returns the standings of names that are no longer declared.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -187,7 +188,7 @@ func (n *Node) unclaimed(ctx context.Context) error {
 	for i, t := range marked {
 		names[i] = string(t)
 	}
-	return fmt.Errorf("%s: missing, and what bears meshgen's mark is here: %s\nhint: %s", n.Layout.Ledger(), strings.Join(names, ", "), lostHint)
+	return hint.Add(fmt.Errorf("%s: missing, and what bears meshgen's mark is here: %s", n.Layout.Ledger(), strings.Join(names, ", ")), lostHint)
 }
 
 // marked returns what bears our mark: units that our generator gave systemd, and

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -50,10 +51,10 @@ func (n *Node) Switch(ctx context.Context, p Prepared, o Options, progress Progr
 		return out, err
 	}
 	if err != nil {
-		return out, fmt.Errorf("%w\nhint: nothing was touched; switch again when that is mended", err)
+		return out, hint.Add(fmt.Errorf("%w\nnothing was touched", err), "mend that, then switch again")
 	}
-	if err := n.intend(ctx, p, to); err != nil {
-		return out, fmt.Errorf("%w\nhint: nothing was acted on; the next switch undoes what was recorded", err)
+	if err := n.intend(ctx, p, to, o); err != nil {
+		return out, hint.Add(fmt.Errorf("%w\nnothing was acted on; the next switch undoes what was recorded", err), "mend that, then switch again")
 	}
 	ctx = context.WithoutCancel(ctx) // half a switch is worse than a late end
 	m := n.move(p.before, p.Plan, to, progress)
@@ -109,10 +110,13 @@ func (n *Node) ensureLedger() (err error) {
 }
 
 // intend records what the switch is about to do.
-func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) error {
-	events := []state.Event{{
+func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation, o Options) error {
+	begin := state.Event{
 		Kind: state.EventBegin, Generation: to.Number, From: p.From, Manifest: to.Manifest, Transitions: p.Transitions,
-	}}
+	}
+	if !o.Rollback {
+		begin.Rollback = state.Never
+	}
 	found, err := n.survey(ctx)
 	if err != nil {
 		return err
@@ -121,7 +125,7 @@ func (n *Node) intend(ctx context.Context, p Prepared, to state.Generation) erro
 	if err != nil {
 		return err
 	}
-	if err := n.Ledger.Append(slices.Concat(events, found, more)...); err != nil {
+	if err := n.Ledger.Append(slices.Concat([]state.Event{begin}, found, more)...); err != nil {
 		return err
 	}
 	return state.SetPending(n.Layout, to.Number)
@@ -279,8 +283,8 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	if len(events) > 0 {
 		if appendErr := n.Ledger.Append(events...); appendErr != nil {
 			out.Result = ""
-			return out, errors.Join(err, fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w\n"+
-				"hint: the next switch finishes it", out.To, appendErr))
+			return out, errors.Join(err, hint.Add(
+				fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w", out.To, appendErr), "the next switch finishes it"))
 		}
 	}
 	if clearErr := state.ClearPending(n.Layout); clearErr != nil {

@@ -152,6 +152,7 @@ func (s *Systemd) Loaded(ctx context.Context) ([]Unit, error) {
 // Details is what systemd says of a unit beyond [Unit].
 type Details struct {
 	Fragment   string // FragmentPath: the file that its definition was read from
+	Source     string // SourcePath: what a generator made that of; "" where it names none
 	Invocation string // InvocationID, in hexadecimal; "" where it never ran
 	Result     string // of a service: success, exit-code, timeout …
 	Type       string // of a service: notify, oneshot …
@@ -172,7 +173,7 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 	for batch := range slices.Chunk(names, atOnce) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			properties := []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp"}
+			properties := []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp", "Unit.SourcePath"}
 			if strings.HasSuffix(name, ".service") {
 				properties = append(properties, "Service.Result", "Service.Type", "Service.ControlGroup")
 			}
@@ -192,7 +193,7 @@ func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Detai
 func readDetails(calls []*dbus.Call) (d Details, err error) {
 	var invocation []byte
 	var changed uint64 // microseconds since 1970
-	into := []any{&d.Fragment, &invocation, &changed, &d.Result, &d.Type, &d.ControlGroup}
+	into := []any{&d.Fragment, &invocation, &changed, &d.Source, &d.Result, &d.Type, &d.ControlGroup}
 	if err := store(calls, into[:len(calls)]...); err != nil {
 		return d, err
 	}

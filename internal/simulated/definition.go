@@ -63,6 +63,14 @@ func (h *Host) definition(name string) definition {
 	return d
 }
 
+// fragment is the path of a unit's file: of a link, what it leads to.
+func (h *Host) fragment(d definition) string {
+	if to, err := os.Readlink(h.path(strings.TrimPrefix(d.path, "/"))); err == nil {
+		return to
+	}
+	return d.path
+}
+
 // read reads a unit with its drop-ins.
 func (h *Host) read(name string) definition {
 	d := definition{keys: map[string][]string{}}

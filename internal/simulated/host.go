@@ -92,12 +92,12 @@ func (h *Host) path(name string) string { return h.Layout.Root + "/" + name }
 
 // Connect gives a switch the machine.
 func (h *Host) Connect(context.Context, state.Layout) (apply.Machine, error) {
-	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Converter: Converter{}}, nil
+	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Store: store{h}, Converter: Converter{}}, nil
 }
 
 // ConnectAtBoot gives the recovery at boot the machine.
 func (h *Host) ConnectAtBoot(context.Context, state.Layout) (apply.Machine, error) {
-	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Booting: true}, nil
+	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Store: store{h}, Booting: true}, nil
 }
 
 // Boot starts a machine that is off: the generators run, and what is enabled is

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -190,7 +191,7 @@ func (h *Host) start(name string) error {
 	if d.value("Service.RemainAfterExit") == "yes" {
 		u.sub = "exited"
 	}
-	if err := h.execute(name, u, d.value("Service.ExecStart")); err != nil {
+	if err := h.execute(name, u, strings.ReplaceAll(d.value("Service.ExecStart"), "%y", h.fragment(d))); err != nil {
 		u.active, u.sub, u.result = "failed", "failed", "exit-code"
 		return errFailed
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"meshgen/internal/host"
 	"meshgen/units"
@@ -39,6 +40,7 @@ type Network struct {
 type Volume struct {
 	Name   string
 	Born   int
+	Made   time.Time
 	Labels map[string]string
 }
 
@@ -158,6 +160,19 @@ func (h *Host) RemoveContainer(name string) {
 	}
 }
 
+// RenameContainer is podman rename. The unit that runs it goes on.
+func (h *Host) RenameContainer(name, to string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.containers[name]
+	if c == nil || h.containers[to] != nil {
+		return fmt.Errorf("container %s: not found, or %s in use", name, to)
+	}
+	delete(h.containers, name)
+	c.Name, h.containers[to] = to, c
+	return nil
+}
+
 // CreateNetwork is podman network create by hand.
 func (h *Host) CreateNetwork(name, subnet string) error {
 	h.mu.Lock()
@@ -266,7 +281,7 @@ func (h *Host) createNetwork(name, subnet string, labels map[string]string) erro
 }
 
 func (h *Host) createVolume(name string, labels map[string]string) {
-	h.volumes[name] = &Volume{Name: name, Born: h.next(), Labels: labels}
+	h.volumes[name] = &Volume{Name: name, Born: h.next(), Made: time.Now(), Labels: labels}
 }
 
 // execute runs the command of a service: podman's, or a process that stays.

@@ -62,7 +62,7 @@ func (s systemd) Details(_ context.Context, names []string) (map[string]host.Det
 	details := make(map[string]host.Details, len(names))
 	for _, name := range names {
 		d := s.h.definition(name)
-		found := host.Details{Fragment: d.path, Type: d.value("Service.Type"), Result: "success"}
+		found := host.Details{Fragment: d.path, Source: d.value("Unit.SourcePath"), Type: d.value("Service.Type"), Result: "success"}
 		if u := s.h.units[name]; u != nil {
 			found.Invocation, found.Result, found.Changed = u.invocation, u.result, u.changed
 			found.ControlGroup = "/system.slice/" + name

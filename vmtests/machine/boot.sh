@@ -39,6 +39,7 @@ cd /
 ip link set lo up
 echo ready >&3
 # The root is complete: nothing in it needs an update at a first boot. Systemd
-# reads this as a kernel's command line, since it runs in a container.
-exec env -i container=meshgen PATH=/usr/sbin:/usr/bin \
+# reads this as a kernel's command line, since it runs in a container. The clock is
+# the host's, and is not set from here: see Machine.Command, too.
+exec setpriv --bounding-set -sys_time -- env -i container=meshgen PATH=/usr/sbin:/usr/bin \
 	/usr/lib/systemd/systemd --system --log-target=journal systemd.condition_needs_update=0 3>&-

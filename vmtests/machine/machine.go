@@ -257,14 +257,15 @@ func (m *Machine) Close() error {
 
 // Command returns a command to be run on the machine as root, in / and with an
 // environment of nothing but PATH, HOME and LANG; it dies with its caller's
-// process and when ctx is done. On a machine that is off it does not start.
+// process and when ctx is done. It cannot set the clock, which is the host's, and no
+// more can anything else on the machine. On a machine that is off it does not start.
 func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	if m.power == nil {
 		return &exec.Cmd{Err: errors.New("the machine is off")}
 	}
 	enter := []string{
 		"--target", fmt.Sprint(m.power.pid), "--all",
-		"--", "setpriv", "--pdeathsig", "KILL", "--",
+		"--", "setpriv", "--pdeathsig", "KILL", "--bounding-set", "-sys_time", "--",
 	}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "HOME=/root", "LANG=C.UTF-8"}

@@ -1,5 +1,7 @@
 package scenario
 
+import "slices"
+
 const (
 	quadlets = "/etc/containers/systemd/"
 	runtime  = "/run/systemd/system/"
@@ -14,7 +16,7 @@ func container(name, more string) string {
 
 // All returns the table.
 func All() []Scenario {
-	return append(manners(), switches()...)
+	return slices.Concat(manners(), switches(), drifts())
 }
 
 // manners are those of systemd and podman alone.
@@ -139,6 +141,15 @@ func manners() []Scenario {
 			{Do: "start x.service"},
 			{Do: "mask x.service"},
 			{Do: "stop x.service", Containers: []string{"cow localhost/probe:1 running"}, Units: []string{"x.service masked failed"}},
+		}},
+		{"a container that is renamed runs on, and its unit stops it", []Step{
+			{Do: "write " + quadlets + "x.container", Text: alone},
+			{Do: "reload"},
+			{Do: "start x.service"},
+			{Do: "rename cow ant", Containers: []string{"ant localhost/probe:1 running"}, Units: []string{"x.service loaded active"}},
+			{Do: "stop x.service", Containers: none()},
+			{Do: "start x.service"},
+			{Do: "rm cow", Containers: none(), Units: []string{"x.service loaded inactive"}},
 		}},
 		{"a power cut leaves what a hand made dead, and nothing of services", []Step{
 			{Do: "write " + quadlets + "x.container", Text: alone},
