@@ -43,7 +43,7 @@ func (n *Node) lookForAstray(ctx context.Context, desired state.Generation, b *b
 	}
 	doubted := n.doubted(madeObjects(desired, b))
 	found := &b.seen.observed
-	found.Missing, found.Foreign = map[units.Target]string{}, map[units.Target]string{}
+	found.Missing, found.Foreign, found.Astray = map[units.Target]string{}, map[units.Target]string{}, map[units.Target]state.Change{}
 	for _, m := range doubted {
 		var err error
 		switch m.object.Target.Kind() {
@@ -157,7 +157,7 @@ func (n *Node) containerAstray(ctx context.Context, m made, found *state.Observe
 	found.Missing[t] = "is gone"
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		if o := containers[name]; o.Running && isOurs(o) {
-			found.Missing[t] = "goes by the name " + name
+			found.Missing[t], found.Astray[t] = "goes by the name "+name, state.Renamed
 		}
 	}
 	return nil

@@ -29,8 +29,8 @@ type Input struct {
 	Moved     units.Moves
 	Of        int // the generation that they were in; 0 where they are the manifest's
 	// Held are the resources of the manifest that are left out of Resources, or
-	// stand there as they were.
-	Held []units.Address
+	// stand there as they were, in the order of their addresses.
+	Held []state.Holding
 }
 
 // convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.

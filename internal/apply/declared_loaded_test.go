@@ -93,6 +93,9 @@ func (m manifest) cue() string {
 			}
 		case units.KindPod, units.KindVolume, units.KindUnit:
 		}
+		if to := d.get("takeover"); to != "" {
+			fmt.Fprintf(&b, "\tpolicy: takeover: %q\n", to)
+		}
 		if name := d.get("name"); name != "" {
 			fmt.Fprintf(&b, "\t%s: %sName: %q\n", own, own, name)
 		}

@@ -16,7 +16,7 @@ import (
 // is said of it, by keys. Of a container: unit, name, env, deaf, volume, network
 // and port; of a network: unit, name and subnet; of a volume: unit and name; of a
 // file: path, content and notify. volume, network and notify are ids of the same
-// module.
+// module. Each may say what a takeover comes to.
 type declaration struct {
 	address units.Address
 	keys    map[string]string
@@ -148,6 +148,9 @@ func (d declaration) String() string {
 
 func resource(d declaration, m manifest) units.Resource {
 	r := units.Resource{Address: d.address}
+	if to := d.get("takeover"); to != "" {
+		r.Policy = map[string]string{"takeover": to}
+	}
 	if d.address.Kind == units.KindFile {
 		r.File = file(d)
 		return r

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"meshgen/internal/host"
 	"meshgen/state"
@@ -69,8 +70,8 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
-	// Settings says that the node or a resource has another policy, which a new
-	// generation is to remember.
+	// Settings says that the node or a resource has another policy, or that others
+	// are held, which a new generation is to remember.
 	Settings bool
 
 	reasons map[reasonKey]string
@@ -157,6 +158,8 @@ type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
+	at          time.Time          // of the look
+	inTheWay    []state.Record     // of what is taken, and not ours
 	transitions []state.Transition // judged
 	// begins says that the switch was not begun before: what is done once, and
 	// before the flip, is for that alone.
@@ -611,7 +614,7 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
-	p.plan.Settings = p.decidesOtherwise()
+	p.plan.Settings = p.decidesOtherwise() || !sameHeld(p.generation.Held, p.desired.Held)
 	return p.plan
 }
 
