@@ -150,13 +150,13 @@ func TestDamagedProgramsAreHarmless(t *testing.T) {
 	r := NewRuntime("", swift())
 	defer func() { _ = r.Close() }()
 	for n := range whole {
-		if n%7 == 0 {
+		if n%13 == 0 {
 			if a := r.Decide(t.Context(), Module{Name: "cut", Code: slices.Clone(whole[:n])}, asked); a.Fault == "" {
 				t.Fatalf("cut at %d it answers %s", n, a.Decision)
 			}
 		}
 	}
-	for n := 0; n < len(whole); n += 5 {
+	for n := 0; n < len(whole); n += 11 {
 		changed := slices.Clone(whole)
 		changed[n] ^= 0xff
 		a := r.Decide(t.Context(), Module{Name: "changed", Code: changed}, asked)
