@@ -71,6 +71,9 @@ func (l Layout) Lock() string { return filepath.Join(l.State, "lock") }
 // Backups returns the directory of files of ours that other hands had changed.
 func (l Layout) Backups() string { return filepath.Join(l.State, "backups") }
 
+// Policies returns the directory of what was compiled of policies.
+func (l Layout) Policies() string { return filepath.Join(l.State, "policies") }
+
 // Bridge returns the directory that is there while systemd is to know two
 // generations at once.
 func (l Layout) Bridge() string { return filepath.Join(l.Runtime, "bridge") }
