@@ -127,6 +127,7 @@ func (j judgement) hold(t state.Transition) (decided state.Transition, hint stri
 	}
 	return t, ""
 }
+
 func (j judgement) rename(t state.Transition) (decided state.Transition, hint string) {
 	switch {
 	case t.From.Kind() == units.TargetVolume:

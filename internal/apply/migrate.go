@@ -50,11 +50,11 @@ const (
 
 // holdVolume holds the rename of a volume to what keeps its data.
 func holdVolume(t state.Transition) (decided state.Transition, hint string) {
-	switch t.Decision {
-	case state.Migrate:
+	if t.Decision == state.Migrate {
 		t.Reason = "its data is copied, and " + string(t.From) + " stays as it is, held"
 		return t, ""
-	case state.Follow:
+	}
+	if t.Decision == state.Follow {
 		t.Reason = "an empty volume would take its place"
 	}
 	t.Decision = state.Refuse

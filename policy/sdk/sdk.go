@@ -97,14 +97,14 @@ func remove(kind string, data bool) (Decision, string) {
 }
 
 func drift(change string) (Decision, string) {
-	switch {
-	case change == "directory":
+	switch change {
+	case "directory":
 		return Refuse, "a directory is in its place"
-	case change == "masked":
+	case "masked":
 		return Keep, "a mask is its owner's word"
-	case change == "overridden":
+	case "overridden":
 		return Keep, "what comes before it was found, and is not ours"
-	case change == "remade":
+	case "remade":
 		return Keep, "what has the name is not ours"
 	}
 	return Restore, "what is declared is put back"
