@@ -48,7 +48,7 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if !slices.Contains(names, unit) {
 			continue
 		}
-		if path := defined[unit]; path != "" {
+		if path := defined[unit]; path != "" && !plan.adopts(units.Of(units.TargetUnit, unit)) {
 			faults[unit] = append(faults[unit], taken(r, units.Of(units.TargetUnit, unit), "defined by "+path))
 		}
 		if r.Address.Kind != units.KindContainer && r.Address.Kind != units.KindPod {
@@ -58,7 +58,7 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if err != nil {
 			return nil, err
 		}
-		if there && o.Labels[units.MarkLabel] == "" {
+		if there && o.Labels[units.MarkLabel] == "" && !plan.adopts(units.Object(r)) {
 			faults[unit] = append(faults[unit], taken(r, units.Object(r), objectHolder(units.Object(r), o)))
 		}
 	}

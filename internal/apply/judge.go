@@ -15,12 +15,15 @@ import (
 // shown.
 const builtin = "builtin"
 
+// operator is the name under which what was decided by hand is shown.
+const operator = "operator"
+
 const leaveIt = "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
 
 // judge decides the transitions that need it, and returns them with the
 // refusals.
 func judge(b before, desired state.Generation) ([]state.Transition, units.Faults) {
-	j := judgement{seen: b.seen.observed, adopted: desired.Adopted, old: byAddress(b.generation), now: byAddress(desired), holder: map[units.Target]units.Resource{}}
+	j := judgement{seen: b.seen.observed, adopted: desired.Adopted, old: byAddress(b.generation), now: byAddress(desired), operator: b.operated(), holder: map[units.Target]units.Resource{}}
 	for _, r := range b.generation.Resources {
 		j.holder[units.Targets(r)[0]] = r
 	}
@@ -28,7 +31,7 @@ func judge(b before, desired state.Generation) ([]state.Transition, units.Faults
 	var refused units.Faults
 	for i, t := range b.transitions {
 		t, hint := j.decide(t)
-		if t.Decision != "" {
+		if t.Decision != "" && t.Policy == "" {
 			t.Policy = builtin
 		}
 		if t.Decision == state.Refuse {
@@ -53,6 +56,7 @@ func byAddress(g state.Generation) map[units.Address]units.Resource {
 type judgement struct {
 	seen     state.Observed
 	adopted  bool                             // the node has a past
+	operator map[units.Address]bool           // that the operator has adopt what is in their way
 	old, now map[units.Address]units.Resource // before and desired
 	holder   map[units.Target]units.Resource  // before, by the first target
 }
@@ -82,6 +86,15 @@ func (j judgement) decide(t state.Transition) (decided state.Transition, hint st
 		byDefault := state.Refuse
 		if j.adopted {
 			byDefault = state.Hold
+		}
+		if j.operator[t.Resource] {
+			t.Decision, t.Policy = state.Adopt, operator
+			return t, ""
+		}
+		if j.seen.Taken[t.To].Released {
+			t.Decision = state.Hold
+			t.Reason += "; it was " + state.ByHand
+			return t, ""
 		}
 		if t.Decision = j.policy(t, "takeover", byDefault); t.Decision == state.Refuse {
 			return t, leaveIt

@@ -24,6 +24,7 @@ type Prepared struct {
 
 	before   before
 	compiled Compiled
+	input    Input // without what is held
 }
 
 // Prepare compiles the input, looks at the machine, compares and judges. The
@@ -50,8 +51,11 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err := n.unclaimed(ctx); err != nil {
 		return Prepared{}, err
 	}
-	p := Prepared{From: current.Number, To: current.Number, compiled: compiled}
+	p := Prepared{From: current.Number, To: current.Number, compiled: compiled, input: in}
 	if err := n.judge(ctx, &p, in, current, base, damaged); err != nil || len(p.Rejected) > 0 {
+		return p, err
+	}
+	if err := n.adoptDecided(ctx, &p, in, current); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}
 	compiled = p.compiled
@@ -87,9 +91,11 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 		if err != nil {
 			return err
 		}
+		p.before.operator = in.Adopt
 		p.Transitions, p.Rejected = judge(p.before, p.compiled.Generation)
 		p.before.transitions = p.Transitions
 		p.Rejected = append(p.Rejected, n.keptOptions(p.before, p.compiled)...)
+		p.input = in
 		held := decidedToHold(p.Transitions)
 		if len(p.Rejected) > 0 || len(held) == 0 {
 			for _, h := range p.Held {
@@ -110,6 +116,30 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 			return err
 		}
 	}
+}
+
+// adoptDecided looks closer at what was decided to be adopted. That makes a new
+// generation, whatever else there is to do: what it adopts is given back where it
+// does not stand.
+func (n *Node) adoptDecided(ctx context.Context, p *Prepared, in Input, current state.Generation) (err error) {
+	if p.Rejected = notInTheWay(in.Adopt, p.Transitions, in.Resources, p.Held); len(p.Rejected) > 0 {
+		return nil
+	}
+	adopts := slices.ContainsFunc(p.Transitions, func(t state.Transition) bool { return t.Decision == state.Adopt })
+	if !adopts {
+		return nil
+	}
+	if p.compiled.Generation.Number > 0 {
+		if p.compiled, err = Compile(ctx, n.Layout, n.Converter, p.input, state.Generation{}); err != nil {
+			return err
+		}
+	}
+	number, err := n.nextNumber(p.compiled.Generation, current)
+	if err != nil {
+		return err
+	}
+	p.before.adopt, p.Rejected, err = n.adopt(ctx, *p, number)
+	return err
 }
 
 // plan makes the plan, as far as this system goes.
@@ -136,7 +166,7 @@ func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Pl
 // dependents returns the units that are up and that systemd takes down with
 // those that the plan takes down, beside those that the plan has a part for.
 func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
-	down := plan.TakenDown()
+	down := append(plan.TakenDown(), plan.stopsFound()...)
 	names, err := n.Systemd.Dependents(ctx, down)
 	if err != nil {
 		return nil, err
@@ -152,7 +182,7 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 // compile spares the work where the manifest is that of the generation in force
 // and the converter the one that made it.
 func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
-	if current.Number > 0 && in.Digest == current.Manifest && slices.Equal(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter {
+	if current.Number > 0 && len(in.Released) == 0 && in.Digest == current.Manifest && slices.Equal(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter {
 		return Compiled{Generation: current}, nil
 	}
 	return Compile(ctx, n.Layout, n.Converter, in, current)
@@ -203,6 +233,9 @@ func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, d
 		return b, err
 	}
 	b.seen.observed.Damaged = damaged
+	if n.Ledger != nil {
+		b.adopted = slices.DeleteFunc(n.Ledger.Records(), func(r state.Record) bool { return r.Adoption == nil })
+	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }

@@ -271,6 +271,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0
 	events, left := m.retire(ctx)
+	left = errors.Join(left, m.left)
 	for _, name := range idle {
 		events = append(events, state.Event{Kind: state.EventDue, Generation: to.Number, Target: units.Of(units.TargetUnit, name), Why: state.Withdrawn})
 	}

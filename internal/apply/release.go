@@ -1,0 +1,91 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Releasing returns the input of a switch that gives back what was adopted under
+// the names that words mean: their resources are left out of it. A name that was
+// not adopted is refused, and so is one that other declared resources refer to.
+func (n *Node) Releasing(in Input, words []string) (Input, error) {
+	if err := n.settled(); err != nil {
+		return in, err
+	}
+	leaves := map[units.Address]bool{}
+	var errs []error
+	for _, word := range words {
+		r, err := n.named(word)
+		if err == nil && r.Adoption == nil {
+			err = n.neverAdopted(r)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		leaves[r.Resource] = true
+	}
+	stay := slices.DeleteFunc(slices.Clone(in.Resources), func(r units.Resource) bool { return leaves[r.Address] })
+	for _, r := range stay {
+		for _, a := range r.Uses {
+			if leaves[a] {
+				errs = append(errs, fmt.Errorf("%s: %s uses it, at %s\nhint: give that back too, or take it out of the manifest first", a, r.Address, r.Position))
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return in, errors.Join(errs...)
+	}
+	for _, r := range in.Resources {
+		if leaves[r.Address] {
+			in.Held = append(slices.Clone(in.Held), r.Address)
+		}
+	}
+	in.Resources = stay
+	slices.SortFunc(in.Held, units.Address.Compare)
+	in.Held = slices.Compact(in.Held)
+	in.Released = map[units.Target]string{}
+	for _, r := range n.Ledger.Records() {
+		if r.Adoption != nil && leaves[r.Resource] {
+			in.Released[r.Target] = state.ByHand
+		}
+	}
+	return in, nil
+}
+
+// neverAdopted says why there is nothing to give back under a name.
+func (n *Node) neverAdopted(r state.Record) error {
+	var names []string
+	for _, other := range n.Ledger.Of(r.Resource) {
+		if other.Adoption != nil {
+			names = append(names, string(other.Target))
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%s: was not adopted\nhint: of %s it was %s", r.Target, r.Resource, slices.Sorted(slices.Values(names))[0])
+	}
+	return fmt.Errorf("%s: was not adopted: there is nothing to give back", r.Target)
+}
+
+// adoptedSince returns what was adopted since a generation and is not declared in
+// it, with why it is given back.
+func (n *Node) adoptedSince(g state.Generation) map[units.Target]string {
+	if n.Ledger == nil {
+		return nil
+	}
+	declared := declarations(g)
+	released := map[units.Target]string{}
+	for _, r := range n.Ledger.Records() {
+		if _, stays := declared[r.Target]; r.Adoption != nil && r.Adoption.Generation > g.Number && !stays {
+			released[r.Target] = fmt.Sprintf("back to generation %d, which is from before", g.Number)
+		}
+	}
+	if len(released) == 0 {
+		return nil
+	}
+	return released
+}
