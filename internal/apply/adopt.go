@@ -419,11 +419,7 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 	if err != nil {
 		return err
 	}
-	aside, err := a.aside(ctx, o.Name)
-	if err != nil {
-		return err
-	}
-	was := state.Adoption{What: wasContainer, ID: o.ID, Aside: aside, Running: o.Running}
+	was := state.Adoption{What: wasContainer, ID: o.ID, Running: o.Running}
 	if known.Restart != "no" {
 		was.Restart = known.Restart
 	}
@@ -432,6 +428,16 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 	}
 	if was.Unit, was.Files, err = a.runner(ctx, t, o); err != nil {
 		return err
+	}
+	switch {
+	case known.Remove && was.Unit != "": // its unit makes another each time
+	case known.Remove && o.Running:
+		a.fault(t, "podman removes it as it stops, and no unit makes it anew", "stop it by hand if nothing in it is needed, "+holdIt)
+		return nil
+	default:
+		if was.Aside, err = a.aside(ctx, o.Name); err != nil {
+			return err
+		}
 	}
 	a.add(t, was, false)
 	return nil

@@ -159,6 +159,9 @@ func (m *move) asideNow(ctx context.Context, a Adoption) error {
 	if err != nil || !there || o.Name == a.Was.Aside {
 		return err
 	}
+	if a.Was.Aside == "" {
+		return fmt.Errorf("%s: %s was to remove it as it stopped, and did not\nhint: look at it, then switch again", a.Target, a.Was.Unit)
+	}
 	if err := m.node.Podman.RenameContainer(ctx, o.ID, a.Was.Aside); err != nil {
 		return fmt.Errorf("%s: put aside as %s: %w", a.Target, a.Was.Aside, err)
 	}
@@ -279,9 +282,13 @@ func (a Adoption) step() Step {
 	case wasMask:
 		s.Reason = "the mask is taken away"
 	case wasContainer:
-		s.Reason = "kept as " + a.Was.Aside
-		if a.Was.Unit != "" {
-			s.Reason = "stopped by " + a.Was.Unit + ", " + s.Reason
+		switch {
+		case a.Was.Aside == "":
+			s.Reason = "stopped by " + a.Was.Unit + ", which makes one each time"
+		case a.Was.Unit != "":
+			s.Reason = "stopped by " + a.Was.Unit + ", kept as " + a.Was.Aside
+		default:
+			s.Reason = "kept as " + a.Was.Aside
 		}
 	default:
 		s.Reason = a.Was.Files[0].Path + " is " + kept

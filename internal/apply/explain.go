@@ -313,6 +313,9 @@ func formerly(was *state.Adoption) string {
 	kept := ", which is kept in " + was.Dir
 	switch was.What {
 	case wasContainer:
+		if was.Aside == "" {
+			return fmt.Sprintf("container %.12s, which %s had made", was.ID, was.Unit)
+		}
 		return fmt.Sprintf("container %.12s, which is kept as %s", was.ID, was.Aside)
 	case wasVolume, wasNetwork:
 		return "a " + was.What + " made at " + was.ID + ", which is used as it is"

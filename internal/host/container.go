@@ -15,6 +15,8 @@ type Inspection struct {
 	// Restart is the restart policy, as podman update takes it: "no", "always",
 	// "on-failure:5".
 	Restart string
+	// Remove says that podman removes it as it stops: podman-run(1), --rm.
+	Remove bool
 }
 
 // InspectContainer asks podman for all that it has of the container of that id.
@@ -25,6 +27,7 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 	}
 	var list []struct {
 		HostConfig struct {
+			AutoRemove    bool
 			RestartPolicy struct {
 				Name              string
 				MaximumRetryCount int
@@ -38,7 +41,7 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 		return Inspection{}, fmt.Errorf("podman container inspect %s: %w", id, errCount)
 	}
 	policy := list[0].HostConfig.RestartPolicy
-	i := Inspection{Text: out, Restart: policy.Name}
+	i := Inspection{Text: out, Restart: policy.Name, Remove: list[0].HostConfig.AutoRemove}
 	if policy.MaximumRetryCount > 0 {
 		i.Restart += ":" + strconv.Itoa(policy.MaximumRetryCount)
 	}

@@ -21,7 +21,7 @@ func (p podman) InspectContainer(_ context.Context, id string) (host.Inspection,
 	if restart == "" {
 		restart = "no"
 	}
-	return host.Inspection{Text: text, Restart: restart}, err
+	return host.Inspection{Text: text, Restart: restart, Remove: c.Unit != ""}, err
 }
 
 // StopContainer ends the process. Only the container of a service is removed
