@@ -196,10 +196,10 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 	m.node.forget()
 	var start []string
 	for _, r := range records {
-		var err error
+		err := m.oursGone(ctx, r)
 		switch r.Adoption.What {
 		case wasContainer:
-			err = m.containerBack(ctx, r)
+			err = errors.Join(err, m.containerBack(ctx, r))
 			start = appendNew(start, r.Adoption.Unit)
 		case wasUnit, wasQuadlet:
 			if r.Adoption.Running {
@@ -221,6 +221,19 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 		errs = append(errs, fmt.Errorf("%s: given back, and does not start: %w", j.Unit, j.Err))
 	}
 	return back, errors.Join(errs...)
+}
+
+// oursGone clears away what is left of a unit of ours that has ended badly, under a
+// name that is given back.
+func (m *move) oursGone(ctx context.Context, r state.Record) error {
+	if r.Target.Kind() != units.TargetUnit {
+		return nil
+	}
+	found, err := m.node.Systemd.Units(ctx, []string{r.Target.Name()})
+	if err != nil || found[r.Target.Name()].Active != "failed" {
+		return err
+	}
+	return errors.Join(m.node.Systemd.ResetFailed(ctx, r.Target.Name()), m.removeMadeBy(ctx, m.records[r.Target]))
 }
 
 func appendNew(names []string, name string) []string {

@@ -78,6 +78,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		if seen.units, err = n.Systemd.Units(ctx, names); err != nil {
 			return sight{}, err
 		}
+		n.unmasked(records, seen.units)
 		details, err := n.Systemd.Details(ctx, due)
 		if err != nil {
 			return sight{}, err
@@ -106,6 +107,20 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		}
 	}
 	return seen, nil
+}
+
+// unmasked takes units for what they are once systemd has read its units again: one
+// whose mask was adopted is masked no more, and systemd may not know it yet where a
+// switch was cut short.
+func (n *Node) unmasked(records []state.Record, now map[string]host.Unit) {
+	for _, r := range records {
+		name := r.Target.Name()
+		u := now[name]
+		if r.Adoption != nil && r.Adoption.What == wasMask && u.Load == "masked" && generator.Definition(n.Layout.Root, name) == "" {
+			u.Load = "loaded"
+			now[name] = u
+		}
+	}
 }
 
 // keptOtherwise says of a file that was let be, and is declared again, that it is

@@ -265,6 +265,9 @@ func (p *planner) names() {
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		case p.seen.inUse[r.Target]:
 		default:
+			if r.Adoption != nil {
+				p.because("retire", string(r.Target), "what it was is kept; meshgen release "+string(r.Target)+" gives it back")
+			}
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}
 	}
@@ -277,6 +280,9 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case r.Adoption != nil && r.Adoption.What == wasNetwork: // used as it was found: there is no copy
+		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
+		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
 		p.because("hold", string(r.Target), "it was there before, or holds data")
 		return true

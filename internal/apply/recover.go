@@ -133,7 +133,8 @@ func sweepOwn(l state.Layout) {
 // conversions.
 func sweepTemps(l state.Layout) {
 	generator.SweepConversions()
-	for _, dir := range []string{l.Config, l.State, l.Backups()} {
+	adopted, _ := filepath.Glob(l.Adopted() + "/*") // the pattern is sound
+	for _, dir := range append([]string{l.Config, l.State, l.Backups()}, adopted...) {
 		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
 			_, _ = durable.Sweep("/", resolved) // litter, that does no harm
 		}

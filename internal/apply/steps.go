@@ -76,7 +76,7 @@ func (p Plan) Steps() []Step {
 	}
 	for _, t := range p.Retire {
 		if t.Kind() != units.TargetPort {
-			steps = append(steps, Step{Op: "retire", Target: t})
+			steps = append(steps, Step{Op: "retire", Target: t, Reason: p.Reason("retire", string(t))})
 		}
 	}
 	for _, t := range p.Release {
