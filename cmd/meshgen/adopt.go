@@ -20,21 +20,19 @@ func newAdopt(o *options) *cobra.Command {
 			"a policy says: a copy of it is kept, it is stopped by the one who runs it, and what is\n" +
 			"declared takes its place. meshgen release gives it back.\n\n" +
 			"TARGET is kind:name, as in container:gitea; meshgen plan names what is in the way. Of a\n" +
-			"resource, all that is in its way is adopted.\n\n" +
-			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something\n" +
-			"failed. 5: failed, and what was found is given back. 6: another switch is running.",
+			"resource, all that is in its way is adopted.",
 		Args: targets("adopt", "takes the names of what to adopt, as in container:gitea"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := far.options(cmd)
 			if err != nil {
 				return err
 			}
-			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (aim, error) {
+			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (apply.Input, error) {
 				in, err := o.input(node.Layout, inForce, false, func() { node.Foresee(cmd.Context()) })
 				for _, word := range args {
 					in.Adopt = append(in.Adopt, units.Target(word))
 				}
-				return aim{Input: in}, err
+				return in, err
 			})
 		},
 	}
@@ -50,25 +48,22 @@ func newRelease(o *options) *cobra.Command {
 		Long: "release is a switch that leaves the resource of TARGET out and gives back what was adopted\n" +
 			"for it: files as they were, units and containers that run again if they ran. The resource\n" +
 			"is held from then on, until meshgen adopt takes what is in its way again, or that is gone.\n\n" +
-			"TARGET is kind:name, as in container:gitea.\n\n" +
-			"Exit 0: done. 1: failed. 3: refused, nothing touched. 4: in force, and something could\n" +
-			"not be given back yet. 5: failed, and what was in force is back. 6: another switch is\n" +
-			"running.",
+			"TARGET is kind:name, as in container:gitea.",
 		Args: targets("release", "takes the names of what to give back, as in container:gitea"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := far.options(cmd)
 			if err != nil {
 				return err
 			}
-			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (aim, error) {
+			return o.doSwitch(cmd, options, func(node *apply.Node, inForce state.Generation) (apply.Input, error) {
 				in, err := o.input(node.Layout, inForce, true, func() { node.Foresee(cmd.Context()) })
 				if err != nil {
-					return aim{}, err
+					return apply.Input{}, err
 				}
 				if in, err = node.Releasing(in, args); err != nil {
-					return aim{}, exitError{exitRejected, err}
+					return apply.Input{}, exitError{exitRejected, err}
 				}
-				return aim{Input: in}, nil
+				return in, nil
 			})
 		},
 	}

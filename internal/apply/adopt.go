@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -328,7 +329,7 @@ func (a *adoption) object(ctx context.Context, t state.Transition, by state.Occu
 		return err
 	}
 	if !there {
-		return fmt.Errorf("%s: gone since it was looked at\nhint: switch again", t.To)
+		return hint.Add(fmt.Errorf("%s: gone since it was looked at", t.To), "switch again")
 	}
 	made := madeWith(a.text(t.Resource))
 	switch {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -94,8 +95,10 @@ func asJudged(l state.Layout, f state.AdoptedFile) error {
 	return err
 }
 
+const lookAtIt = "look at it, then switch again"
+
 func changedSince(what string) error {
-	return fmt.Errorf("%s: changed while the switch was under way\nhint: look at it, then switch again", what)
+	return hint.Add(fmt.Errorf("%s: changed while the switch was under way", what), lookAtIt)
 }
 
 // putAside stops what is adopted, by the one who runs it, takes its start at boot
@@ -160,7 +163,7 @@ func (m *move) asideNow(ctx context.Context, a Adoption) error {
 		return err
 	}
 	if a.Was.Aside == "" {
-		return fmt.Errorf("%s: %s was to remove it as it stopped, and did not\nhint: look at it, then switch again", a.Target, a.Was.Unit)
+		return hint.Add(fmt.Errorf("%s: %s was to remove it as it stopped, and did not", a.Target, a.Was.Unit), lookAtIt)
 	}
 	if err := m.node.Podman.RenameContainer(ctx, o.ID, a.Was.Aside); err != nil {
 		return fmt.Errorf("%s: put aside as %s: %w", a.Target, a.Was.Aside, err)

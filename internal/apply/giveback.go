@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -129,7 +130,8 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 		return s, false, nil // its owner changed it before we came to it
 	}
 	if there && !m.mayReplace(r, lies) {
-		return s, false, fmt.Errorf("%s: somebody else has put something there\nhint: move that out of the way; what it was is %s", f.Path, keptAs(f, kept))
+		return s, false, hint.Add(fmt.Errorf("%s: somebody else has put something there", f.Path),
+			"move that out of the way, then switch again; what it was is "+keptAs(f, kept))
 	}
 	if there {
 		if err := m.backUp(r.Target); err != nil {
@@ -257,10 +259,10 @@ func (m *move) containerBack(ctx context.Context, r state.Record) error {
 	was := r.Adoption
 	if has, there, err := m.node.object(ctx, r.Target); err != nil {
 		return err
-	} else if there && has.ID != was.ID {
+	} else if there && has.ID != was.ID && (was.Aside != "" || has.Unit != was.Unit) { // else its unit has made it anew
 		if !marked(has, r) {
-			return fmt.Errorf("%s: not given back: container %.12s has the name by now\nhint: give that another name, then switch again; what had it is kept as %s",
-				r.Target, has.ID, was.Aside)
+			return hint.Add(fmt.Errorf("%s: not given back: container %.12s has the name by now", r.Target, has.ID),
+				"give that another name, then switch again; what had it is kept as "+cmp.Or(was.Aside, filepath.Join(was.Dir, inspection(r.Target))))
 		}
 		if err := m.removeMarked(ctx, r.Target, has); err != nil {
 			return err

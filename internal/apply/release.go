@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -33,7 +34,7 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 	for _, r := range stay {
 		for _, a := range r.Uses {
 			if leaves[a] {
-				errs = append(errs, fmt.Errorf("%s: %s uses it, at %s\nhint: give that back too, or take it out of the manifest first", a, r.Address, r.Position))
+				errs = append(errs, hint.Add(fmt.Errorf("%s: %s uses it, at %s", a, r.Address, r.Position), "give that back too, or take it out of the manifest first"))
 			}
 		}
 	}
@@ -66,7 +67,7 @@ func (n *Node) neverAdopted(r state.Record) error {
 		}
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%s: was not adopted\nhint: of %s it was %s", r.Target, r.Resource, slices.Sorted(slices.Values(names))[0])
+		return hint.Add(fmt.Errorf("%s: was not adopted", r.Target), "of "+r.Resource.String()+" it was "+slices.Sorted(slices.Values(names))[0])
 	}
 	return fmt.Errorf("%s: was not adopted: there is nothing to give back", r.Target)
 }

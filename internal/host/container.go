@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Inspection is all that podman says of one container.
@@ -58,9 +61,14 @@ func (p Podman) StopContainer(ctx context.Context, id string) error {
 }
 
 // StartContainer has podman start the container of that id. One that runs is left
-// as it is.
+// as it is. It runs on when the unit ends that this program runs in.
 func (p Podman) StartContainer(ctx context.Context, id string) error {
-	_, err := p.run(ctx, "start", "--", id)
+	// By these podman takes itself for a unit's, and leaves the container's monitor
+	// in the control group of ours, which systemd kills as that ends.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "INVOCATION_ID=") || strings.HasPrefix(v, "NOTIFY_SOCKET=")
+	})
+	_, err := p.runWith(ctx, env, "start", "--", id)
 	return err
 }
 

@@ -266,7 +266,13 @@ func (p Podman) RemoveVolume(ctx context.Context, name string) error {
 }
 
 func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
+	return p.runWith(ctx, nil, args...)
+}
+
+// runWith runs podman with an environment; nil is our own.
+func (p Podman) runWith(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
+	cmd.Env = env
 	// A key on the terminal is for the switch, which goes on to its end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer
