@@ -53,7 +53,7 @@ files: {
 }`
 
 // everything are the names that are adopted, one of each resource.
-var everything = []string{ //nolint:gochecknoglobals // a constant list
+var everything = []string{
 	"container:hand", "container:gen", "container:quad", "unit:masked.service", "volume:data", "network:net", "unit:plain.service",
 	"file:/etc/app/a.conf", "file:/etc/app/link.conf",
 }
@@ -122,7 +122,6 @@ func (v *Machine) mustBeFound(when, was string) {
 func TestAdoptAndRelease(t *testing.T) {
 	v, was := bootFound(t)
 	v.WriteManifest(single(fmt.Sprintf(successor, "")))
-	bystander := v.invocation("bystander")
 	v.Switch()
 	if wrong := v.adopted(); wrong != "" {
 		t.Fatalf("not adopted: %s", wrong)
@@ -133,7 +132,7 @@ func TestAdoptAndRelease(t *testing.T) {
 	if wrong := v.adopted(); wrong != "" {
 		t.Fatalf("after a reboot: not adopted: %s", wrong)
 	}
-	bystander = v.invocation("bystander")
+	bystander := v.invocation("bystander")
 	v.Run(append([]string{"meshgen", "release"}, everything...)...)
 	v.mustBeFound("released", was)
 	v.mustBeDone()

@@ -65,7 +65,7 @@ func newTakeover(t *testing.T, dir string) takeover {
 
 // found is all that must be as it was. A container of the owner's own hand is down
 // after a power cut where nothing gives it back, and so is no part of it then.
-func (w takeover) found(cut bool) string {
+func (w takeover) found(cut bool) string { //nolint:revive // less to tell, no other way
 	var b strings.Builder
 	for _, c := range w.host.Containers() {
 		switch {
@@ -123,8 +123,10 @@ func (w takeover) adopted() string {
 	if !aside {
 		wrong += "nothing was put aside\n"
 	}
-	for _, path := range []string{"/etc/containers/systemd/quad.container", "/etc/systemd/system/plain.service", "/etc/systemd/system/masked.service",
-		"/etc/systemd/system/multi-user.target.wants/plain.service", "/etc/systemd/system/plain.service.d/x.conf"} {
+	for _, path := range []string{
+		"/etc/containers/systemd/quad.container", "/etc/systemd/system/plain.service", "/etc/systemd/system/masked.service",
+		"/etc/systemd/system/multi-user.target.wants/plain.service", "/etc/systemd/system/plain.service.d/x.conf",
+	} {
 		if _, err := os.Lstat(w.host.Layout.Path(path)); err == nil {
 			wrong += path + " is there\n"
 		}
@@ -190,7 +192,7 @@ func (w takeover) switchTo(release ...string) {
 	})
 }
 
-var released = []string{ //nolint:gochecknoglobals // a constant list
+var released = []string{
 	"container:hand", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
 }
 

@@ -233,9 +233,7 @@ func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, d
 		return b, err
 	}
 	b.seen.observed.Damaged = damaged
-	if n.Ledger != nil {
-		b.adopted = slices.DeleteFunc(n.Ledger.Records(), func(r state.Record) bool { return r.Adoption == nil })
-	}
+	b.adopted = n.adopted()
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }

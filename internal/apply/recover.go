@@ -173,6 +173,7 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 // brought up by it.
 func (n *Node) again(ctx context.Context, from, to state.Generation, idle []string, progress Progress) (*move, error) {
 	sweep(n.Layout, from, to)
+	n.sweepAdopted()
 	n.forget()
 	b, err := n.lookBefore(ctx, from, to, nil)
 	if err != nil {
@@ -244,6 +245,20 @@ func sweep(l state.Layout, generations ...state.Generation) {
 		}
 	}
 	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
+}
+
+// sweepAdopted removes the temporaries that one that was cut short may have left
+// beside the places of what was adopted.
+func (n *Node) sweepAdopted() {
+	var dirs []string
+	for _, r := range n.adopted() {
+		for _, f := range r.Adoption.Files {
+			if dir := filepath.Dir(f.Path); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	_, _ = durable.Sweep(n.Layout.Root, dirs...) // litter, as above
 }
 
 // retreat brings back the set that an unfinished switch came from, with the units

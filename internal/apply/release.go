@@ -50,8 +50,8 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 	slices.SortFunc(in.Held, units.Address.Compare)
 	in.Held = slices.Compact(in.Held)
 	in.Released = map[units.Target]string{}
-	for _, r := range n.Ledger.Records() {
-		if r.Adoption != nil && leaves[r.Resource] {
+	for _, r := range n.adopted() {
+		if leaves[r.Resource] {
 			in.Released[r.Target] = state.ByHand
 		}
 	}
@@ -75,13 +75,10 @@ func (n *Node) neverAdopted(r state.Record) error {
 // adoptedSince returns what was adopted since a generation and is not declared in
 // it, with why it is given back.
 func (n *Node) adoptedSince(g state.Generation) map[units.Target]string {
-	if n.Ledger == nil {
-		return nil
-	}
 	declared := declarations(g)
 	released := map[units.Target]string{}
-	for _, r := range n.Ledger.Records() {
-		if _, stays := declared[r.Target]; r.Adoption != nil && r.Adoption.Generation > g.Number && !stays {
+	for _, r := range n.adopted() {
+		if _, stays := declared[r.Target]; r.Adoption.Generation > g.Number && !stays {
 			released[r.Target] = fmt.Sprintf("back to generation %d, which is from before", g.Number)
 		}
 	}
@@ -89,4 +86,13 @@ func (n *Node) adoptedSince(g state.Generation) map[units.Target]string {
 		return nil
 	}
 	return released
+}
+
+// adopted returns the records of what was adopted and was not given back, of gone
+// names too.
+func (n *Node) adopted() []state.Record {
+	if n.Ledger == nil {
+		return nil
+	}
+	return slices.DeleteFunc(n.Ledger.Records(), func(r state.Record) bool { return r.Adoption == nil })
 }
