@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 GO      ?= go
 LINT     = $(GO) tool -modfile=tools.mod golangci-lint
-BUILD    = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+BUILD    = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X meshgen/generator.GuardProgram=$(PREFIX)/lib/meshgen/meshgen-guard'
 CACHE    = $(or $(MESHGEN_CACHE),/var/cache/meshgen-vmtests)
 
 SHELL       = bash
@@ -30,12 +30,13 @@ all: build       ## the same as build
 
 .PHONY: build
 build:           ## the programs, static, into bin/
-	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator
+	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator ./cmd/meshgen-guard
 
 .PHONY: install
 install: build   ## the programs and the units, below DESTDIR and PREFIX
 	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
+	install -D -m 0755 bin/meshgen-guard $(DESTDIR)$(PREFIX)/lib/meshgen/meshgen-guard
 	for unit in meshgen-recover.service meshgen-confirm.service; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // The parts of a generation's out directory.
@@ -116,27 +117,50 @@ func (r *replay) errors() error { return errors.Join(r.faults...) }
 
 // whole hands over a generation with its enablement.
 func (r *replay) whole(n int) {
-	r.enablement(r.names(n))
+	now := r.names(n)
 	dir := r.layout.Generation(n)
 	if _, err := os.Lstat(filepath.Join(dir, ConvertedFile)); errors.Is(err, os.ErrNotExist) {
-		r.convert(dir)
+		now = append(now, r.hand(r.convert(dir))...)
 	}
+	r.enablement(now)
 }
 
 // convert runs the machine's converter, for a generation that was made where
 // there was none.
-func (r *replay) convert(dir string) {
-	if _, err := os.Lstat(filepath.Join(dir, "quadlet")); errors.Is(err, os.ErrNotExist) {
-		return // nothing to convert
+func (r *replay) convert(dir string) []Given {
+	paths, _ := filepath.Glob(filepath.Join(dir, "quadlet", "*")) // the pattern is sound
+	if len(paths) == 0 {
+		return nil
 	}
 	c, ok := FindConverter(r.layout.Root)
 	if !ok {
 		r.fault(fmt.Errorf("%s: not converted, and there is no quadlet on this machine", dir))
-		return
+		return nil
+	}
+	quadlets := map[string]string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path) //nolint:gosec // of a generation
+		r.fault(err)
+		quadlets[filepath.Base(path)] = units.Guarded(string(text), GuardProgram)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), convertDeadline)
 	defer cancel()
-	r.fault(c.run(ctx, filepath.Join(dir, "quadlet"), r.dirs))
+	out, refused, err := c.Convert(ctx, quadlets, strings.TrimPrefix(filepath.Join(dir, "quadlet"), strings.TrimSuffix(r.layout.Root, "/")))
+	r.fault(err)
+	for _, refusal := range refused {
+		r.fault(fmt.Errorf("%s: %s", filepath.Join(dir, "quadlet", refusal.File), refusal.Message))
+	}
+	var made []Given
+	for _, name := range slices.Sorted(maps.Keys(out.Units)) {
+		u := Given{Name: name, Text: out.Units[name]}
+		for link := range out.Links {
+			if filepath.Base(link) == name {
+				u.Links = append(u.Links, link)
+			}
+		}
+		made = append(made, u)
+	}
+	return made
 }
 
 // names hands over the units of a generation that systemd was not given yet, and
@@ -144,6 +168,12 @@ func (r *replay) convert(dir string) {
 func (r *replay) names(n int) []Given {
 	units, err := ReadUnits(filepath.Join(r.layout.Generation(n), UnitsFile))
 	r.fault(err)
+	return r.hand(units)
+}
+
+// hand hands over the units that systemd was not given yet, and returns those that
+// it was.
+func (r *replay) hand(units []Given) []Given {
 	var now []Given
 	for _, u := range units {
 		if r.given[u.Name] {

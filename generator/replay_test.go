@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // machine is a root directory with generations in it.
@@ -512,6 +513,39 @@ func TestDefinitionNamesWhatIsFound(t *testing.T) {
 		}
 		if got := Definition(m.layout.Root, service); got != path {
 			t.Errorf("%s: %q, want %q", service, got, path)
+		}
+	}
+}
+
+// What is converted at boot is guarded like what a switch had converted, and
+// enabled beside the plain units.
+func TestReplayGuardsWhatItConverts(t *testing.T) {
+	m := newMachine(t)
+	m.unconverted()
+	ours := "[X-Meshgen]\nResource=m/container/a\n\n[Container]\nContainerName=ant\nImage=localhost/x\n"
+	m.write("etc/meshgen/generations/1/quadlet/a.container", ours)
+	m.write("etc/meshgen/generations/1/quadlet/n.network", "[Network]\n")
+	m.write("usr/libexec/podman/quadlet", `#!/bin/sh
+cp "$QUADLET_UNIT_DIRS/a.container" "$2/a.service"
+cp "$QUADLET_UNIT_DIRS/n.network" "$2/n-network.service"
+mkdir "$2/multi-user.target.wants"
+ln -s ../a.service "$2/multi-user.target.wants/a.service"
+`)
+	if err := os.Chmod(m.layout.Path("usr/libexec/podman/quadlet"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := Replay(m.layout, Dirs{Normal: dir, Early: dir, Late: dir}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"a.service":         units.Guarded(ours, GuardProgram),
+		"n-network.service": "[Network]\n",
+		"multi-user.target.d/50-meshgen-wants.conf": "# What meshgen has enabled.\n[Unit]\nWants=b.service a.service\n",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(text) != want {
+			t.Errorf("%s is %q, error %v; want %q", name, text, err, want)
 		}
 	}
 }

@@ -101,8 +101,12 @@ func (k keyed) example(r *rule) string {
 
 // declaration returns a resource, in CUE, that has the key.
 func (k keyed) declaration(id, example string) string {
-	if k.kind == units.KindUnit {
+	switch k.kind {
+	case units.KindUnit:
 		id = "plain-" + id
+	case units.KindPod: // which would have a container's name
+		id = "pod-" + id
+	case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile:
 	}
 	needed := strings.ReplaceAll(unitTypes()[k.suffix], "ID", id)
 	if k.kind == units.KindContainer {
@@ -154,8 +158,12 @@ func TestEveryKeyIsAccepted(t *testing.T) {
 	}
 	for i, k := range all {
 		id := fmt.Sprintf("r%d", i)
-		if k.kind == units.KindUnit {
+		switch k.kind {
+		case units.KindUnit:
 			id = "plain-" + id + k.suffix
+		case units.KindPod:
+			id = "pod-" + id
+		case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile:
 		}
 		a := units.Address{Module: "m", Kind: k.kind, ID: id}
 		n := slices.IndexFunc(m.Resources, func(r units.Resource) bool { return r.Address == a })
@@ -180,7 +188,7 @@ func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
 		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "pod-faults", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text", "wasm-files",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text", "wasm-files",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")

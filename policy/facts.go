@@ -61,6 +61,7 @@ func FactTable() []Fact {
 		{"observed.same", there, "whether it is what is declared, so that nothing would have to change", "false"},
 		{"observed.path", there, "where the file or the definition lies", "/etc/containers/systemd/gitea.container"},
 		{"observed.unit", there, "the unit that runs it", "gitea.service"},
+		{"observed.pod", there, "the pod that has the container", "forge"},
 		{"observed.networks", there, "the networks that it is in", "forge podman"},
 
 		{"record.state", nil, "what the ledger has of the target: `live`, `held`, `retired`, `found`", "live"},

@@ -120,9 +120,9 @@ type Limits struct {
 }
 
 // DefaultLimits returns the limits that hold where nothing else is said: 64 MiB,
-// programs of 8 MiB, reasons of 1 KiB, two seconds.
+// programs of 16 MiB, reasons of 1 KiB, two seconds.
 func DefaultLimits() Limits {
-	return Limits{Memory: 64 << 20, Size: 8 << 20, Reason: 1 << 10, Deadline: 2 * time.Second}
+	return Limits{Memory: 64 << 20, Size: 16 << 20, Reason: 1 << 10, Deadline: 2 * time.Second}
 }
 
 // bounded returns the limits with defaults and bounds applied.

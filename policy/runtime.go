@@ -84,14 +84,20 @@ func (r *Runtime) Decide(ctx context.Context, m Module, f Facts) Answer {
 }
 
 func notOffered(transition string, d Decision) error {
-	words := make([]string, 0, 3)
-	for _, o := range Offers(transition) {
-		words = append(words, o.String())
-	}
-	if len(words) == 0 {
+	if Offers(transition) == nil {
 		return fmt.Errorf("was asked of a transition %q, of which no policy decides", transition)
 	}
-	return fmt.Errorf("answered %d, %s, and a %s offers %s", int32(d), d, transition, strings.Join(words, ", ")) //nolint:gosec // as it answered
+	return fmt.Errorf("answered %d, %s, and %s", int32(d), d, offers(transition)) //nolint:gosec // as it answered
+}
+
+// offers says which decisions a transition has, as "a rename offers follow,
+// migrate, refuse".
+func offers(transition string) string {
+	words := make([]string, 0, 3)
+	for _, d := range Offers(transition) {
+		words = append(words, d.String())
+	}
+	return "a " + transition + " offers " + strings.Join(words, ", ")
 }
 
 // decide returns what the policy answered.

@@ -19,6 +19,9 @@ const (
 	typeTwo                // () -> (i32, i32)
 	typeLong               // () -> i64
 	typeOne                // (i32) -> i32
+	typeSizes              // (i32, i32) -> i32
+	typeClock              // (i32, i64, i32) -> i32
+	typeExit               // (i32)
 )
 
 // Instructions.
@@ -97,7 +100,8 @@ func calls(function int) []byte { return append([]byte{opCall}, num(function)...
 
 func (p prog) bytes() []byte {
 	types := vector(ops(0x60, 0, 0), ops(0x60, 0, 1, i32), ops(0x60, 4, i32, i32, i32, i32, 1, i32), ops(0x60, 2, i32, i32, 0),
-		ops(0x60, 0, 2, i32, i32), ops(0x60, 0, 1, i64), ops(0x60, 1, i32, 1, i32))
+		ops(0x60, 0, 2, i32, i32), ops(0x60, 0, 1, i64), ops(0x60, 1, i32, 1, i32),
+		ops(0x60, 2, i32, i32, 1, i32), ops(0x60, 3, i32, i64, i32, 1, i32), ops(0x60, 1, i32, 0))
 	imports := p.imports
 	if imports == nil {
 		imports = [][]byte{importOf("meshgen", "fact", typeFact), importOf("meshgen", "reason", typeReason)}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -19,8 +20,15 @@ type Observed struct {
 	// have as ours, with what holds each.
 	Taken map[units.Target]Occupant
 	// Overridden are the units of ours that other hands keep systemd from
-	// running as they are declared, with how, in words.
+	// running as they are declared, with how, in words. Masked are those of them
+	// that are masked.
 	Overridden map[units.Target]string
+	Masked     map[units.Target]bool
+	// Missing are podman's objects of ours that are not there under their names
+	// any more, with how, in words. Foreign are those that are somebody else's.
+	Missing, Foreign map[units.Target]string
+	// Astray says how of those that are not just gone, or another's now.
+	Astray map[units.Target]Change
 	// Damaged are the units of the generation in force that are no longer as
 	// they were written.
 	Damaged map[units.Target]bool
@@ -126,6 +134,7 @@ func (c *comparison) resource(r units.Resource) {
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
 	c.drifted(r.Address, first)
+	c.astray(r.Address, units.Object(r))
 	c.moved(r.Address, first)
 	switch {
 	case ours && record.Resource == r.Address:
@@ -185,10 +194,27 @@ func (c *comparison) drifted(a units.Address, t units.Target) {
 		return
 	}
 	if how := c.seen.Overridden[t]; how != "" {
-		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: how})
+		change := Overridden
+		if c.seen.Masked[t] {
+			change = Masked
+		}
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: change, Reason: how})
 	}
 	if c.seen.Damaged[t] {
-		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Reason: "its definition was changed by other hands"})
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: Damaged, Reason: "its definition was changed by other hands"})
+	}
+}
+
+// astray tells what other hands did to a podman object that is declared and ours.
+func (c *comparison) astray(a units.Address, t units.Target) {
+	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+		return
+	}
+	if how := c.seen.Missing[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: cmp.Or(c.seen.Astray[t], Gone), Reason: how})
+	}
+	if how := c.seen.Foreign[t]; how != "" {
+		c.add(Transition{Kind: Drift, Resource: a, From: t, To: t, Change: Remade, Reason: how})
 	}
 }
 
@@ -286,16 +312,30 @@ func (c *comparison) file(r units.Resource, record Record) {
 		c.add(Transition{Kind: Update, Resource: r.Address, From: t, To: t})
 	}
 	lies, there := c.seen.Files[t]
+	drift := func(change Change, reason string) {
+		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Change: change, Reason: reason})
+	}
 	switch {
 	case !there:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is gone"})
+		drift(Gone, "is gone")
 	case strings.HasPrefix(lies.Digest, "a "):
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is " + lies.Digest})
+		drift(lies.inPlace(), "is "+lies.Digest)
 	case lies.Digest != recorded.Digest && lies.Digest != want.Digest:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "content changed by other hands"})
+		drift(ChangedContent, "content changed by other hands")
 	case lies.Meta != recorded.Meta && lies.Meta != want.Meta:
-		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Reason: "is " + lies.Meta + ", should be " + want.Meta})
+		drift(ChangedMode, "is "+lies.Meta+", should be "+want.Meta)
 	}
+}
+
+// inPlace says what stands in the place of a regular file.
+func (s FileState) inPlace() Change {
+	switch s.Digest {
+	case "a directory":
+		return Directory
+	case "a symbolic link":
+		return Symlink
+	}
+	return Special
 }
 
 // removals finds the resources that are no longer declared.

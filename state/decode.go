@@ -163,6 +163,8 @@ func (d *decoder) transition(t *Transition, key string) bool {
 		t.From = units.Target(s)
 	case "to":
 		t.To = units.Target(s)
+	case "change":
+		t.Change = Change(s)
 	case "decision":
 		t.Decision = Decision(s)
 	case "policy":

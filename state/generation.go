@@ -45,7 +45,7 @@ type Generation struct {
 	Units     []Unit           `json:"units"`          // what out/normal gives systemd, sorted by name
 	// Held are declared resources that are left out, or left as they were, since
 	// what they are to be is somebody else's or needs what is.
-	Held []units.Address `json:"held,omitempty"`
+	Held []Holding `json:"held,omitempty"`
 	// Released are names that the switch to it gives back, with why.
 	Released  map[units.Target]string `json:"released,omitempty"`
 	Decisions []Transition            `json:"decisions"`

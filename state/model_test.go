@@ -152,7 +152,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	case EventBegin:
 		e.From, e.Manifest = e.Generation-1, word("manifest")
 		e.Rollback = rapid.SampledFrom([]Rollback{"", Never}).Draw(t, "rollback")
-		e.Transitions = rapid.SliceOfN(rapid.Just(Transition{Kind: Rename, Resource: server, From: "unit:a", To: "unit:b", Reason: "\x1b\u2028", Facts: map[string]string{"kind": "\x1b"}, PolicySum: "0"}), 0, 2).Draw(t, "transitions")
+		e.Transitions = rapid.SliceOfN(rapid.Just(Transition{Kind: Rename, Resource: server, From: "unit:a", To: "unit:b", Change: Gone, Reason: "\x1b\u2028", Facts: map[string]string{"kind": "\x1b"}, PolicySum: "0"}), 0, 2).Draw(t, "transitions")
 		if len(e.Transitions) == 0 {
 			e.Transitions = nil
 		}

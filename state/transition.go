@@ -32,6 +32,24 @@ const (
 	Restore     Decision = "restore"
 )
 
+// Change is what other hands did to what is ours.
+type Change string
+
+// The changes.
+const (
+	ChangedContent Change = "content"
+	ChangedMode    Change = "mode" // or owner
+	Gone           Change = "gone"
+	Directory      Change = "directory" // stands in its place, as do the next two
+	Symlink        Change = "symlink"
+	Special        Change = "special"
+	Masked         Change = "masked"
+	Overridden     Change = "overridden" // another definition comes before ours
+	Damaged        Change = "damaged"    // what the generation gives systemd
+	Renamed        Change = "renamed"
+	Remade         Change = "remade"
+)
+
 // Transition is one difference between what is declared and what the node has.
 type Transition struct {
 	Kind     TransitionKind `json:"kind"`
@@ -40,6 +58,8 @@ type Transition struct {
 	// no before or after.
 	From units.Target `json:"from,omitempty"`
 	To   units.Target `json:"to,omitempty"`
+	// Change says of a drift what other hands did.
+	Change Change `json:"change,omitempty"`
 	// Candidates are the resources that a transfer may come from, where they are
 	// more than one.
 	Candidates []units.Address `json:"candidates,omitempty"`

@@ -128,11 +128,12 @@ func quote(s, section string) string {
 
 // RunDigest returns the sha256 of what makes a running service what it is, in
 // hexadecimal: its text without comments, [Install], the X- sections, the
-// description, the source path and our labels; of a pod's also which containers it
-// pulls in. Two texts with one digest need no restart between them.
+// description, the source path, our labels and what [Guarded] adds; of a pod's also
+// which containers it pulls in. Two texts with one digest need no restart between
+// them.
 func RunDigest(text string) string {
 	h := sha256.New()
-	skip := false
+	skip, guarded := false, false
 	pod := strings.Contains(text, "\n[X-Pod]\n")
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -141,6 +142,13 @@ func RunDigest(text string) string {
 		}
 		if skip || line == "" || line[0] == '#' || line[0] == ';' || isDescriptive(line) || pod && isPull(line) {
 			continue
+		}
+		if isGuard(line) {
+			guarded = true
+			continue
+		}
+		if guarded {
+			line = withoutNoReplace(line)
 		}
 		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
 	}

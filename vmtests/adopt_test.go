@@ -58,9 +58,9 @@ var everything = []string{
 	"file:/etc/app/a.conf", "file:/etc/app/link.conf",
 }
 
-// found is all that must be as it was: what a machine had before meshgen came. Of a
+// before is all that must be as it was: what a machine had before meshgen came. Of a
 // container that its unit makes anew each time, the id is none of it.
-func (v *Machine) found() string {
+func (v *Machine) before() string {
 	v.t.Helper()
 	return v.Run("sh", "-c", `
 podman ps --all --format '{{.Names}} {{.State}} {{.Image}} {{index .Labels "io.meshgen.resource"}}' | sort
@@ -105,13 +105,13 @@ func bootFound(t *testing.T) (v *Machine, was string) {
 	t.Helper()
 	v = Boot(t)
 	v.Run("sh", "-ec", predecessor)
-	return v, v.found()
+	return v, v.before()
 }
 
 // mustBeFound sees that all is as it was before meshgen came.
 func (v *Machine) mustBeFound(when, was string) {
 	v.t.Helper()
-	if diff := cmp.Diff(was, v.found()); diff != "" {
+	if diff := cmp.Diff(was, v.before()); diff != "" {
 		v.t.Errorf("%s: what was found is not as it was (-was +is):\n%s", when, diff)
 	}
 }
@@ -223,8 +223,8 @@ func killed(t *testing.T, begin func(*Machine), command ...string) {
 		if r := v.Exec("meshgen", "recover"); r.Code != 0 {
 			t.Errorf("%s: recover: %+v", at, r)
 		}
-		if wrong := v.adopted(); wrong != "" && v.found() != was {
-			t.Errorf("%s: neither adopted: %s\nnor as it was:\n%s", at, wrong, cmp.Diff(was, v.found()))
+		if wrong := v.adopted(); wrong != "" && v.before() != was {
+			t.Errorf("%s: neither adopted: %s\nnor as it was:\n%s", at, wrong, cmp.Diff(was, v.before()))
 		}
 	}
 	t.Logf("killed %d times", ran)
@@ -233,11 +233,11 @@ func killed(t *testing.T, begin func(*Machine), command ...string) {
 // release has all given back that is adopted.
 func (v *Machine) release(was string) {
 	v.t.Helper()
-	if v.found() == was {
+	if v.before() == was {
 		return
 	}
 	v.Run(append([]string{"meshgen", "release"}, everything...)...)
-	if diff := cmp.Diff(was, v.found()); diff != "" {
+	if diff := cmp.Diff(was, v.before()); diff != "" {
 		v.t.Fatalf("released (-was +is):\n%s", diff)
 	}
 }

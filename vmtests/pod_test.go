@@ -159,6 +159,10 @@ func TestPodsThatAreFoundAreLeft(t *testing.T) {
 	if got := strings.TrimSpace(v.Run("podman", "ps", "--filter=name=found", "--format={{.State}}")); got != "running" {
 		t.Errorf("what is in the found pod is %q", got)
 	}
+	v.WriteManifest(pod("found", "x", "y", "two")) // to podman pods and containers have one set of names
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "pod:found is taken: container") {
+		t.Errorf("a found container of a pod's name: %+v", r)
+	}
 	v.WriteManifest(pod("bat", "x", "y", "two"))
 	v.Switch()
 	v.Run("podman", "run", "--detach", "--pod=bat", "--name=guest", "localhost/probe:2")

@@ -39,7 +39,7 @@ func (v *played) Do(words []string, text string) error {
 		v.WriteFile(last, text)
 	case "cut":
 		v.PowerCut()
-		v.Boot()
+		v.Boot("ant.service") // the one that the table has in the way of something
 	case "remove":
 		return v.try("rm", last)
 	case "keep":
@@ -50,10 +50,29 @@ func (v *played) Do(words []string, text string) error {
 		return v.try("systemctl", words[0], last)
 	case "run":
 		return v.try("podman", "run", "--detach", "--name="+last, "--network=none", "localhost/probe:2")
-	case "network-rm":
-		return v.try("podman", "network", "rm", last)
+	case "rename":
+		return v.try("podman", "rename", words[1], last)
+	case "rm":
+		return v.removeContainer(last)
+	case "network-rm", "network-create", "volume-rm", "volume-create":
+		kind, act, _ := strings.Cut(words[0], "-")
+		return v.try("podman", kind, act, last)
 	default:
 		return errors.New(words[0] + ": no act")
+	}
+	return nil
+}
+
+// removeContainer returns once the unit that ran the container has heard of it,
+// which takes a moment.
+func (v *Machine) removeContainer(name string) error {
+	v.t.Helper()
+	unit := strings.TrimSpace(v.Run("podman", "container", "inspect", `--format={{index .Config.Labels "PODMAN_SYSTEMD_UNIT"}}`, name))
+	if r := v.Exec("podman", "rm", "--force", name); r.Code != 0 {
+		return errors.New(r.Stderr)
+	}
+	if unit != "" {
+		v.Await(unit+" is down", func() bool { return v.Show(unit, "ActiveState")["ActiveState"] == "inactive" })
 	}
 	return nil
 }

@@ -89,10 +89,11 @@ func (v *Machine) logJournal() {
 }
 
 // Boot starts a machine that is off, and waits until it is running and what it
-// has to finish of a switch that was cut short has ended, well or not.
-func (v *Machine) Boot() {
+// has to finish of a switch that was cut short has ended, well or not. No units fail
+// but those that may.
+func (v *Machine) Boot(mayFail ...string) {
 	v.t.Helper()
-	if err := v.m.Boot(v.t.Context()); err != nil {
+	if err := v.m.Boot(v.t.Context(), mayFail...); err != nil {
 		v.t.Fatal(err)
 	}
 	v.Await("a recovery has ended", func() bool {

@@ -43,6 +43,10 @@ var endings = map[string][]ending{
 	"status":   {{0, "done, however the units do"}, {exitFailed, "failed"}, endUsage},
 	"switch":   {{0, "done, or nothing to do"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},
 	"version":  {{0, "done"}, {exitFailed, "failed"}, endUsage},
+
+	"policy":      {{0, "done"}, endUsage},
+	"policy show": {{0, "done"}, {exitFailed, "failed, or it is no policy that can be asked"}, endUsage},
+	"policy test": {{0, "all is answered as expected"}, {exitFailed, "failed, or something is answered otherwise"}, endUsage},
 }
 
 //nolint:gochecknoglobals // rows of the table

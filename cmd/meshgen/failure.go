@@ -130,6 +130,10 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 		return history{Schema: s, Generations: []past{}, failure: f}
 	case "meshgen.plan/v1":
 		return planned{Schema: s, Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, failure: f}
+	case "meshgen.policy-show/v1":
+		return shownPolicy{Schema: s, Imports: []string{}, Exports: []string{}, Faults: []string{}, Facts: []shownFact{}, failure: f}
+	case "meshgen.policy-test/v1":
+		return triedPolicy{Schema: s, Cases: []triedCase{}, Faults: faults, failure: f}
 	case "meshgen.rebuild/v1":
 		return remade{Schema: s, Marks: []apply.Mark{}, Found: []units.Target{}, failure: f}
 	case "meshgen.recover/v1":

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -83,19 +84,31 @@ func newRoot(o *options) *cobra.Command {
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "tell more")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	cmd.AddCommand(newCheck(o), newBuild(o), newPlan(o), newSwitch(o), newRollback(o), newRecover(o), newStatus(o), newHistory(o),
-		newExplain(o), newAdopt(o), newRelease(o), newForget(o), newGC(o), newRebuild(o), newVersion(o))
+		newExplain(o), newAdopt(o), newRelease(o), newForget(o), newGC(o), newRebuild(o), newPolicy(o), newVersion(o))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage(cmd, fmt.Errorf("unknown command %q", args[0]))
 		}
 		return cmd.Help()
 	}
-	for _, c := range append(cmd.Commands(), cmd) {
-		c.Long = cmp.Or(c.Long, c.Short+".") + "\n\n" + exitHelp(c.Name())
+	for _, c := range append(below(cmd), cmd) {
+		c.Long = cmp.Or(c.Long, c.Short+".") + "\n\n" + exitHelp(nameOf(c))
 	}
 	cmd.Args = cobra.ArbitraryArgs // so that an unknown command comes to RunE
 	return cmd
 }
+
+// below returns the commands of a command, and theirs.
+func below(cmd *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, c := range cmd.Commands() {
+		all = append(append(all, c), below(c)...)
+	}
+	return all
+}
+
+// nameOf returns what is typed for a command, as "policy show".
+func nameOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "meshgen ") }
 
 func usage(cmd *cobra.Command, err error) error {
 	return exitError{exitUsage, hint.Add(err, cmd.CommandPath()+" --help")}

@@ -22,7 +22,7 @@ type planned struct {
 	Transitions []state.Transition `json:"transitions"`
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
-	Held        []apply.Holding    `json:"held,omitempty"`
+	Held        []state.Holding    `json:"held,omitempty"`
 	failure
 }
 
@@ -117,10 +117,10 @@ func writePlan(w io.Writer, p prospect) error {
 		return nil
 	}
 	if p.Plan.Empty() {
-		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions) == 0 {
+		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions)+len(p.Held) == 0 {
 			return err
 		}
-		return writeTransitions(w, p.Transitions)
+		return writeChanges(w, p.Prepared)
 	}
 	with := ""
 	if p.of > 0 {
@@ -129,10 +129,38 @@ func writePlan(w io.Writer, p prospect) error {
 	if _, err := fmt.Fprintf(w, "generation %d → %d%s\n\n", p.From, p.To, with); err != nil {
 		return err
 	}
-	if err := writeTransitions(w, p.Transitions); err != nil {
+	if err := writeChanges(w, p.Prepared); err != nil {
 		return err
 	}
 	return writeSteps(w, p.Plan.Steps())
+}
+
+// writeChanges prints the transitions, then what is held, with what to do about
+// it.
+func writeChanges(w io.Writer, p apply.Prepared) error {
+	if err := writeTransitions(w, p.Transitions); err != nil {
+		return err
+	}
+	for i, h := range p.Held {
+		if i == 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w, toldHeld(h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toldHeld says why a resource is held, and what to do next.
+func toldHeld(h state.Holding) string {
+	text := fmt.Sprintf("%s: held: %s", h.Resource, h.Why())
+	if hint := h.Hint(); hint != "" {
+		text += "\nhint: " + hint
+	}
+	return text
 }
 
 // writeTransitions prints a row each; the names of a rename stand below, a line

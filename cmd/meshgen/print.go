@@ -24,7 +24,7 @@ func writeJSON(w io.Writer, doc any) error {
 // schema returns the name of the documents that a command prints: a dry run's are
 // plans.
 func schema(cmd *cobra.Command) string {
-	name := cmd.Name()
+	name := strings.ReplaceAll(nameOf(cmd), " ", "-")
 	if dry, err := cmd.Flags().GetBool("dry-run"); err == nil && dry {
 		name = "plan"
 	}

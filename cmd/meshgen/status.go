@@ -84,6 +84,9 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 			does = strings.TrimSpace(s.State + " " + does)
 		}
 		row := []string{s.Address.String(), name, does, since(s.Since)}
+		if s.Why != "" {
+			row = append(row, s.Why)
+		}
 		if s.Drift != "" {
 			row = append(row, "drift: "+s.Drift)
 		}

@@ -23,6 +23,7 @@ type switched struct {
 	Transitions []state.Transition `json:"transitions"`
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
+	Held        []state.Holding    `json:"held,omitempty"`
 	Failed      []string           `json:"failed"`
 	failure
 }
@@ -123,7 +124,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		}
 	}
 	for _, h := range p.Held {
-		show.line(h.String())
+		show.line(toldHeld(h))
 	}
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
@@ -194,7 +195,7 @@ func (o *options) switchEnded(cmd *cobra.Command, of int, p apply.Prepared, out 
 	if o.json {
 		doc := switched{
 			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: of, Result: out.Result,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Failed: orEmpty(out.Failed),
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Held: p.Held, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
 			doc.Error = textOf(err)

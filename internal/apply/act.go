@@ -169,7 +169,7 @@ func (m *move) mustBeDown(ctx context.Context, names []string, failed []host.Job
 		switch {
 		case found[name].Up():
 			errs = append(errs, fmt.Errorf("%s: stopped, and still up", name))
-		case found[name].Active == "failed" && ours:
+		case ours && (found[name].Active == "failed" || slices.Contains(m.plan.Astray, name)):
 			m.node.forget()
 			errs = append(errs, m.removeMadeBy(ctx, record))
 		}

@@ -413,7 +413,7 @@ func (m objectOptions) fitsNetwork(o host.Object) bool {
 
 func (a *adoption) container(ctx context.Context, t state.Transition, o host.Object) error {
 	if o.Pod != "" {
-		a.fault(t, "it is in the pod "+o.Pod+", which cannot be kept", "stop and remove the pod by hand, "+holdIt)
+		a.fault(t, "it is in the pod "+o.PodName+", which cannot be kept", "stop and remove the pod by hand, "+holdIt)
 		return nil
 	}
 	known, err := a.node.Podman.InspectContainer(ctx, o.ID)

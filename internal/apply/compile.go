@@ -29,8 +29,8 @@ type Input struct {
 	Moved     units.Moves
 	Of        int // the generation that they were in; 0 where they are the manifest's
 	// Held are the resources of the manifest that are left out of Resources, or
-	// stand there as they were.
-	Held []units.Address
+	// stand there as they were, in the order of their addresses.
+	Held []state.Holding
 	// Adopt are names that the operator has adopted, whatever a policy says. Released
 	// are those that are given back, with why.
 	Adopt    []units.Target
@@ -122,12 +122,13 @@ func (c *Compiled) policy(l state.Layout, w units.Wasm, had map[string]bool, pre
 	}
 }
 
-// fingerprint returns that of a converter; "" where there is none.
+// fingerprint returns that of a converter and of what is added to its input; ""
+// where there is none.
 func fingerprint(c Converter) string {
 	if c == nil {
 		return ""
 	}
-	return c.Fingerprint()
+	return c.Fingerprint() + " " + generator.GuardProgram // its path is in the units
 }
 
 // enablement returns the links that systemctl enable would make of the [Install]
@@ -287,7 +288,7 @@ func (c *Compiled) convert(
 			return faults
 		}
 	}
-	c.Tree.Files[generator.ConvertedFile] = []byte(converter.Fingerprint() + "\n")
+	c.Tree.Files[generator.ConvertedFile] = []byte(fingerprint(converter) + "\n")
 	isKept := func(u state.Unit) bool { return kept[u.Resource] && u.Resource.Kind != units.KindUnit }
 	if slices.ContainsFunc(previous.Units, isKept) {
 		before, err := generator.ReadUnits(filepath.Join(l.Generation(previous.Number), generator.UnitsFile))
@@ -348,7 +349,7 @@ func (c *Compiled) toConvert(kept map[units.Address]bool) (quadlets map[string]s
 		if _, seen := quadlets[name]; seen || name == "" {
 			return // a plain unit refers to services, not to Quadlets
 		}
-		quadlets[name] = units.Render(used)
+		quadlets[name] = units.Guarded(units.Render(used), generator.GuardProgram)
 		for _, container := range in[a] {
 			reach(container.Address)
 		}

@@ -91,7 +91,10 @@ func (m manifest) cue() string {
 			if id := d.get("notify"); id != "" {
 				fmt.Fprintf(&b, "\tnotify: %s: \"restart\"\n", id)
 			}
-		case units.KindVolume, units.KindUnit:
+		case units.KindPod, units.KindVolume, units.KindUnit:
+		}
+		if to := d.get("takeover"); to != "" {
+			fmt.Fprintf(&b, "\tpolicy: takeover: %q\n", to)
 		}
 		if name := d.get("name"); name != "" {
 			fmt.Fprintf(&b, "\t%s: %sName: %q\n", own, own, name)

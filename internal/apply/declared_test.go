@@ -16,7 +16,7 @@ import (
 // is said of it, by keys. Of a container: unit, name, env, deaf, volume, network
 // and port; of a network: unit, name and subnet; of a volume: unit and name; of a
 // file: path, content and notify. volume, network and notify are ids of the same
-// module.
+// module. Each may say what a takeover comes to.
 type declaration struct {
 	address units.Address
 	keys    map[string]string
@@ -96,7 +96,7 @@ func turn(k units.Kind) int {
 		return 2
 	case units.KindFile:
 		return 1
-	case units.KindContainer, units.KindUnit:
+	case units.KindContainer, units.KindPod, units.KindUnit:
 	}
 	return 0
 }
@@ -148,6 +148,9 @@ func (d declaration) String() string {
 
 func resource(d declaration, m manifest) units.Resource {
 	r := units.Resource{Address: d.address}
+	if to := d.get("takeover"); to != "" {
+		r.Policy = map[string]string{"takeover": to}
+	}
 	if d.address.Kind == units.KindFile {
 		r.File = file(d)
 		return r
@@ -181,7 +184,7 @@ func resource(d declaration, m manifest) units.Resource {
 		if subnet := d.get("subnet"); subnet != "" {
 			s.Entries = append(s.Entries, entry("Subnet", fmt.Sprintf("10.99.%s.0/24", subnet)))
 		}
-	case units.KindVolume, units.KindFile, units.KindUnit:
+	case units.KindPod, units.KindVolume, units.KindFile, units.KindUnit:
 	}
 	r.Sections = []units.Section{s, {Name: "Install", Entries: []units.Entry{entry("WantedBy", "multi-user.target")}}}
 	return r

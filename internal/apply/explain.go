@@ -56,7 +56,11 @@ func (n *Node) Explain(ctx context.Context, word string) (Story, error) {
 		}
 		events = append(events, e)
 	}
-	t := teller{events: events}
+	current, err := n.InForce()
+	if err != nil {
+		return s, err
+	}
+	t := teller{events: events, held: current.Held}
 	if a, err := units.ParseAddress(word); err == nil && t.knows(a) {
 		s.Resource = a
 		t.of = t.addresses(a)
@@ -112,6 +116,7 @@ func (t *teller) nearest(word string, err error) error {
 // teller picks what belongs to a story, and puts it in words.
 type teller struct {
 	events  []state.Event
+	held    []state.Holding        // now
 	target  units.Target           // asked for, or
 	of      map[units.Address]bool // the resource, by all its addresses
 	targets []units.Target         // that the story came upon, in their order
@@ -120,6 +125,9 @@ type teller struct {
 // all returns every address that a target ever was of.
 func (t *teller) all() map[units.Address]bool {
 	found := map[units.Address]bool{}
+	for _, h := range t.held {
+		found[h.Resource] = true
+	}
 	for _, e := range t.events {
 		if e.Kind == state.EventEmit {
 			found[e.Resource] = true
@@ -224,6 +232,11 @@ func (t *teller) concerns(tr state.Transition) bool {
 		return tr.From == t.target || tr.To == t.target
 	}
 	return t.of[tr.Resource]
+}
+
+// awaits reports whether a holding is of the story.
+func (t *teller) awaits(h state.Holding) bool {
+	return t.of[h.Resource] || slices.ContainsFunc(h.Taken, func(tr state.Transition) bool { return tr.To == t.target })
 }
 
 //nolint:gochecknoglobals // a constant table
@@ -348,6 +361,15 @@ func (n *Node) presently(ctx context.Context, s *Story, t teller) error {
 	if err != nil {
 		return err
 	}
+	for _, h := range t.held {
+		if t.awaits(h) {
+			s.Now = append(s.Now, fmt.Sprintf("%s, declared at %s, is held: %s", h.Resource, h.Position, h.Why()))
+			s.Next = append(s.Next, "a switch takes it up once nothing is in its way any more")
+			if hint := h.Hint(); hint != "" {
+				s.Next = append(s.Next, hint)
+			}
+		}
+	}
 	declared := declarations(current)
 	for _, target := range t.targets {
 		r, ok := n.Ledger.Record(target)
@@ -420,7 +442,7 @@ func standing(r state.Record, by units.Resource, active string) (now, next strin
 		}
 	case state.Found:
 		now = because(fmt.Sprintf("%s is not meshgen's%s", r.Target, sinceWhen(r.Found)), r.Why)
-		next = fmt.Sprintf("%s is left alone; a resource that is to have the name is refused", r.Target)
+		next = fmt.Sprintf("%s is left alone; a resource that is to have the name is held or refused, as its policy says", r.Target)
 	}
 	return now, next
 }

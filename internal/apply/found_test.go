@@ -44,6 +44,9 @@ func (f found) reboot(h *simulated.Host) {
 	}
 }
 
+// astray ends the name of a container of ours that was renamed by hand.
+const astray = "-astray"
+
 // happen is a step that is not of meshgen.
 func (p *play) happen(words []string) {
 	name := words[len(words)-1]
@@ -60,6 +63,10 @@ func (p *play) happen(words []string) {
 	switch words[0] {
 	case "hand", "gone":
 		p.hand(words[0], words[1], name)
+	case "rename": // one of ours, by podman
+		if _, found := p.found.containers[name]; !found {
+			_ = p.host.RenameContainer(name, name+astray) // it may not be there
+		}
 	case "edit", "delete":
 		p.meddle(words[0], name)
 	case "stop":

@@ -12,8 +12,10 @@ import (
 )
 
 // guard refuses a plan that would start, stop or restart what is not ours under
-// a name that is: podman run --replace destroys whatever container has the name,
-// podman pod create --replace whatever pod and all that is in it, and a unit file of the owner's comes before ours.
+// a name that is: the start of a container would fail, by what every start of ours
+// has before it, units.Guarded; podman pod create --replace destroys whatever pod
+// has the name and all that is in it; and a unit file of the owner's comes before
+// ours.
 func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	if n.Systemd == nil {
 		return nil, nil

@@ -101,6 +101,11 @@ func draw(seed uint64) history {
 	case 3:
 		h = nil
 	}
+	if d.IntN(3) == 0 { // a machine with a past
+		h = append(history{"hand " + d.pick("container ant", "container bat", "quadlet ant", "unit m-a.service", "file /etc/x/one", "volume m-data", "network nat")},
+			h...)
+		h = append(h, "container m/a takeover=hold", "container m/b takeover=hold")
+	}
 	for range 2 + d.IntN(22) {
 		h = append(h, d.step())
 	}
@@ -139,6 +144,8 @@ func (d drawer) step() string {
 		return "move container " + d.pick("m/a m/c", "m/b m/d", "m/c m/a", "m/a n/a")
 	case n < 83:
 		return "module " + d.pick("m n", "n m", "m o", "o m")
+	case n < 84:
+		return "rename " + d.pick("ant", "bat", "m-a", "m-b")
 	case n < 85:
 		return "reboot"
 	case n < 90:
@@ -156,20 +163,21 @@ func (d drawer) step() string {
 
 // edit draws a line that declares something; n is from 30 to 62.
 func (d drawer) edit(n int) string {
-	names := []string{"", "ant", "bat", "cow"}
+	names, takeovers := []string{"", "ant", "bat", "cow"}, []string{"", "hold", "hold", "refuse"}
 	switch {
 	case n < 46:
 		return "container " + d.pick("m/a", "m/b", "m/c", "n/a") + d.keys(2, map[string][]string{
 			"unit": names, "name": names, "env": {"", "N:1", "N:1", "N:2", "N:2", "FAIL:start", "FAIL:run"}, "deaf": {"", "yes"}, "volume": {"", "data", "more"}, "network": {"", "net"}, "port": {"", "8080", "8081"},
+			"takeover": takeovers,
 		})
 	case n < 52:
 		return "network " + d.pick("m/net", "n/net") + d.keys(2, map[string][]string{
-			"unit": {"", "ant", "nat"}, "name": {"", "nat", "net"}, "subnet": {"", "5", "6"},
+			"unit": {"", "ant", "nat"}, "name": {"", "nat", "net"}, "subnet": {"", "5", "6"}, "takeover": takeovers,
 		})
 	case n < 57:
-		return "volume " + d.pick("m/data", "m/more", "n/data") + d.keys(1, map[string][]string{"unit": {"", "vat"}, "name": {"", "vat", "vet"}})
+		return "volume " + d.pick("m/data", "m/more", "n/data") + d.keys(1, map[string][]string{"unit": {"", "vat"}, "name": {"", "vat", "vet"}, "takeover": takeovers})
 	}
 	return "file " + d.pick("m/f", "m/g") + " path=" + d.pick(paths...) + d.keys(2, map[string][]string{
-		"content": {"1", "2"}, "notify": {"", "a", "b"},
+		"content": {"1", "2"}, "notify": {"", "a", "b"}, "takeover": takeovers,
 	})
 }

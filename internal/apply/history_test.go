@@ -46,8 +46,9 @@ type play struct {
 	faults   []string
 	host     *simulated.Host
 	manifest manifest
-	// compiled has every manifest that was ever compiled, by its digest.
-	compiled map[string]manifest
+	// sets has what each generation is to have: what was declared, but for what
+	// was held.
+	sets map[int]manifest
 	// down are units that are to stay down, by what they were to run then; ""
 	// stands for one that may be up as well.
 	down     map[string]string
@@ -64,7 +65,7 @@ const machineID = "5e1f0000000000000000000000000001"
 func newPlay(dir string, seed uint64) *play {
 	h, err := simulated.New(dir, seed)
 	p := &play{
-		host: h, manifest: manifest{}, compiled: map[string]manifest{"": {}}, down: map[string]string{},
+		host: h, manifest: manifest{}, sets: map[int]manifest{}, down: map[string]string{},
 		found: newFound(), born: map[string]int{},
 	}
 	p.must(err)
@@ -203,7 +204,6 @@ func (p *play) doSwitch(words []string) {
 		cut = cut || w == "cut"
 	}
 	m := p.manifest.sound()
-	p.compiled[m.digest()] = m
 	p.noteMasked(m)
 	p.host.Kill(kill, cut)
 	r := p.run(m)
@@ -228,18 +228,18 @@ func (p *play) doSwitch(words []string) {
 		p.refused(r)
 		return
 	}
-	if r.outcome.Result == state.RolledBack && m.fails() {
+	if r.outcome.Result == state.RolledBack && r.set.fails() {
 		p.rolledBack(r)
 		return
 	}
-	if r.outcome.Result == state.Failed && m.fails() { // a boot brought it into force
+	if r.outcome.Result == state.Failed && r.set.fails() { // a boot brought it into force
 		p.always()
 		for unit := range p.down {
 			p.down[unit] = ""
 		}
 		return
 	}
-	p.reached(m, r)
+	p.reached(r)
 	p.again(m)
 }
 
@@ -251,6 +251,9 @@ type run struct {
 	// on the disk, where it may have been refused.
 	live   map[units.Target]bool
 	before string
+	// set is what it was to bring into force, and must that it was to be refused.
+	set  manifest
+	must bool
 	// late tells that it began with what another had left, and recover why that,
 	// or the way back from its own, was not to be brought to an end.
 	late    bool
@@ -282,13 +285,21 @@ func (p *play) run(m manifest) (r run) {
 		}
 	}
 	p.letGo()
-	if p.mustRefuse(m, r.live) || p.mayRefuse(m) {
+	held := p.held(m, r.live)
+	var stays manifest
+	r.set, stays = p.without(m, held)
+	r.must = p.clashes(r.set, stays) || p.mustRefuse(r.set, r.live)
+	if r.must || p.mayRefuse(m, r.set) {
 		r.before = p.tree()
 	}
 	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
 	p.must(err)
 	if len(r.prepared.Rejected) > 0 {
 		return r
+	}
+	p.holdsJust(held, r.prepared.Held)
+	if !r.prepared.Plan.Empty() {
+		p.sets[r.prepared.To] = r.set
 	}
 	r.outcome, err = node.Switch(ctx, r.prepared, options, progress)
 	if err != nil && unfinished(node) {
@@ -299,7 +310,7 @@ func (p *play) run(m manifest) (r run) {
 		r.prepared.Rejected = faults
 		return r
 	}
-	if err != nil && !m.fails() {
+	if err != nil && !r.set.fails() {
 		p.Fatalf("switch: %v\n%s", err, strings.Join(r.outcome.Failed, "\n"))
 	}
 	return r
@@ -391,9 +402,7 @@ func (p *play) inForce() manifest {
 	if !ok {
 		return manifest{}
 	}
-	g, err := state.ReadGeneration(p.host.Layout, n)
-	p.must(err)
-	return p.compiled[g.Manifest]
+	return p.sets[n]
 }
 
 const forAddress = " for "

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -23,10 +25,7 @@ const leaveIt = "what meshgen did not make it does not touch: give the resource 
 // judge decides the transitions that need it, and returns them with the
 // refusals.
 func judge(b before, desired state.Generation) ([]state.Transition, units.Faults) {
-	j := judgement{seen: b.seen.observed, adopted: desired.Adopted, old: byAddress(b.generation), now: byAddress(desired), operator: b.operated(), holder: map[units.Target]units.Resource{}}
-	for _, r := range b.generation.Resources {
-		j.holder[units.Targets(r)[0]] = r
-	}
+	j := newJudgement(b, desired)
 	judged := make([]state.Transition, len(b.transitions))
 	var refused units.Faults
 	for i, t := range b.transitions {
@@ -54,11 +53,36 @@ func byAddress(g state.Generation) map[units.Address]units.Resource {
 
 // judgement is what decisions are taken on.
 type judgement struct {
-	seen     state.Observed
-	adopted  bool                             // the node has a past
+	at         time.Time // of the look
+	node       string
+	adopted    bool // the node has a past
+	generation int  // in force
+	seen       state.Observed
+	running    map[string]host.Unit // units, by name
+	// records are what the ledger has of what is ours, and of what is in the way.
+	records  map[units.Target]state.Record
 	operator map[units.Address]bool           // that the operator has adopt what is in their way
 	old, now map[units.Address]units.Resource // before and desired
+	unit     map[units.Address]state.Unit     // desired
 	holder   map[units.Target]units.Resource  // before, by the first target
+}
+
+func newJudgement(b before, desired state.Generation) judgement {
+	j := judgement{
+		at: b.at, node: desired.Node, adopted: desired.Adopted, generation: b.generation.Number, seen: b.seen.observed, running: b.seen.units,
+		records: map[units.Target]state.Record{}, old: byAddress(b.generation), now: byAddress(desired),
+		operator: b.operated(), unit: map[units.Address]state.Unit{}, holder: map[units.Target]units.Resource{},
+	}
+	for _, r := range slices.Concat(b.inTheWay, b.records) {
+		j.records[r.Target] = r
+	}
+	for _, u := range desired.Units {
+		j.unit[u.Resource] = u
+	}
+	for _, r := range b.generation.Resources {
+		j.holder[units.Targets(r)[0]] = r
+	}
+	return j
 }
 
 // was returns what the resource of a transition was before.
@@ -185,13 +209,13 @@ func runs(k units.Kind) bool {
 func (j judgement) drift(t state.Transition) (decided state.Transition, hint string) {
 	t.Decision = j.policy(t, "drift", state.Restore)
 	switch {
-	case t.Reason == "is a directory":
+	case t.Change == state.Directory:
 		t.Decision = state.Refuse
 		return t, "move it out of the way"
 	case t.Decision == state.Refuse:
 		t.Reason += ": to be refused " + asThePolicySays
 		return t, "look at what changed, and put it back or into the manifest"
-	case j.seen.Overridden[t.From] != "":
+	case t.Change == state.Overridden || t.Change == state.Masked || j.seen.Foreign[t.From] != "":
 		t.Decision = state.Keep // found is not ours, and a mask is its owner's word
 	}
 	return t, ""

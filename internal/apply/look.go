@@ -93,7 +93,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
 	}
-	seen.observed.Overridden = n.overridden(desired, ours, seen.units)
+	seen.observed.Overridden, seen.observed.Masked = n.overridden(desired, ours, seen.units)
 	if seen.inUse, err = n.inUseByMasked(ctx, desired, records, seen); err != nil {
 		return sight{}, err
 	}
@@ -177,26 +177,28 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 }
 
 // overridden says of the units that are declared and ours what keeps systemd from
-// running them by our definition.
-func (n *Node) overridden(desired state.Generation, ours map[units.Target]bool, now map[string]host.Unit) map[units.Target]string {
+// running them by our definition, and which of them are masked.
+func (n *Node) overridden(
+	desired state.Generation, ours map[units.Target]bool, now map[string]host.Unit,
+) (found map[units.Target]string, masked map[units.Target]bool) {
 	var names []string
 	for _, u := range desired.Units {
 		if ours[units.Of(units.TargetUnit, u.Name)] {
 			names = append(names, u.Name)
 		}
 	}
-	found := map[units.Target]string{}
+	found, masked = map[units.Target]string{}, map[units.Target]bool{}
 	defined := generator.Definitions(n.Layout.Root, names)
 	for _, name := range names {
 		t := units.Of(units.TargetUnit, name)
 		switch path := defined[name]; {
 		case now[name].Load == "masked" || isMask(path):
-			found[t] = "is masked"
+			found[t], masked[t] = "is masked", true
 		case path != "":
 			found[t] = "is defined by " + path + ", which comes before meshgen's"
 		}
 	}
-	return found
+	return found, masked
 }
 
 // isMask reports whether a unit file is a mask, systemd.unit(5): a link to
@@ -349,7 +351,7 @@ func (l *listing) unmark(ctx context.Context, containers []host.Object) error {
 	var labels map[string]map[string]string
 	for i, o := range containers {
 		mark := o.Labels[units.MarkLabel]
-		if mark == "" || containerOf(l.layout, o.Unit) == o.ID {
+		if mark == "" || o.Infra || containerOf(l.layout, o.Unit) == o.ID {
 			continue
 		}
 		if labels == nil {

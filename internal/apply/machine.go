@@ -16,6 +16,8 @@ import (
 type Machine struct {
 	Systemd Systemd
 	Podman  Podman
+	// Store is nil where Podman is.
+	Store Store
 	// Converter is nil where there is no quadlet.
 	Converter Converter
 	// Unit is the systemd unit that this process runs in; "" where it is none.
@@ -64,6 +66,14 @@ type Podman interface {
 	RemoveVolume(ctx context.Context, name string) error
 }
 
+// Store has what can be seen of podman's objects without asking podman: that of
+// the machine is [host.Store].
+type Store interface {
+	Containers() (ids map[string]string, known bool)
+	Network(name string) (host.Object, bool)
+	VolumeMade(name string) (time.Time, bool)
+}
+
 // Converter makes services of Quadlets: that of the machine is
 // [generator.Converter].
 type Converter interface {
@@ -100,7 +110,7 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Systemd, m.Podman, m.Unit = systemd, podman, host.OwnUnit()
+	m.Systemd, m.Podman, m.Store, m.Unit = systemd, podman, host.Store{Root: l.Root}, host.OwnUnit()
 	return m, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"meshgen/internal/host"
 	"meshgen/state"
@@ -33,6 +34,8 @@ type Plan struct {
 	End []Outlived
 	// Free are networks that have to go before what takes their place can come.
 	Free []units.Target
+	// Astray are those of Stop whose containers go by another name, or are gone.
+	Astray []string
 	// Copy are volumes that are migrated.
 	Copy []Copy
 	// Write are files to be put in place.
@@ -72,8 +75,8 @@ type Plan struct {
 	Emit []units.Target
 	// Reread says that systemd has to read its units again.
 	Reread bool
-	// Settings says that the node or a resource has another policy, which a new
-	// generation is to remember.
+	// Settings says that the node or a resource has another policy, or that others
+	// are held, which a new generation is to remember.
 	Settings bool
 
 	reasons map[reasonKey]string
@@ -160,6 +163,8 @@ type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
+	at          time.Time          // of the look
+	inTheWay    []state.Record     // of what is taken, and not ours
 	transitions []state.Transition // judged
 	adopt       []Adoption         // of what was decided so
 	adopted     []state.Record     // what was adopted and was not given back, gone names too
@@ -179,7 +184,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		unit: map[string]state.Unit{}, of: map[units.Address]string{}, resource: byAddress(desired), old: byAddress(b.generation),
 		record: map[units.Target]state.Record{}, stop: map[string]bool{}, start: map[string]bool{}, restart: map[string]bool{},
 		handover: map[string]string{}, reload: map[string]bool{},
-		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{},
+		removal: map[units.Address]state.Transition{}, kept: map[units.Target]bool{}, restores: map[units.Target]string{},
 	}
 	p.plan.reasons = map[reasonKey]string{}
 	for _, u := range desired.Units {
@@ -197,6 +202,8 @@ func makePlan(b before, desired state.Generation) Plan {
 			p.removal[t.Resource] = t
 		case t.Kind == state.Drift && t.Decision == state.Keep:
 			p.kept[t.To] = true
+		case t.Kind == state.Drift && t.Decision == state.Restore && b.seen.observed.Missing[t.To] != "":
+			p.restores[t.To] = t.Reason
 		}
 	}
 	p.names()
@@ -212,6 +219,7 @@ func makePlan(b before, desired state.Generation) Plan {
 		}
 	}
 	p.networks()
+	p.restore()
 	p.copies()
 	p.contention()
 	p.pods()
@@ -234,7 +242,8 @@ type planner struct {
 	reload   map[string]bool
 	handover map[string]string // old name by new
 	removal  map[units.Address]state.Transition
-	kept     map[units.Target]bool // left as other hands made them
+	kept     map[units.Target]bool   // left as other hands made them
+	restores map[units.Target]string // podman's objects that are put right, with why
 	plan     Plan
 }
 
@@ -628,7 +637,7 @@ func (p *planner) finish() Plan {
 	p.plan.Restart = slices.Sorted(maps.Keys(p.restart))
 	p.plan.ReloadUnits = slices.Sorted(maps.Keys(p.reload))
 	p.plan.Reread = p.rereads()
-	p.plan.Settings = p.decidesOtherwise()
+	p.plan.Settings = p.decidesOtherwise() || !sameHeld(p.generation.Held, p.desired.Held)
 	return p.plan
 }
 

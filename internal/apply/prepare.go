@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"meshgen/generator"
 	"meshgen/state"
@@ -17,9 +19,8 @@ type Prepared struct {
 	From, To    int // generations; To is From where nothing changes
 	Transitions []state.Transition
 	Rejected    units.Faults
-	// Held are the resources that are left out, or left as they are: why is said
-	// by the transition of one that is taken, or by Needs of one that needs it.
-	Held []Holding
+	// Held are the resources that are left out, or left as they are.
+	Held []state.Holding
 	Plan Plan
 
 	before   before
@@ -51,7 +52,8 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err := n.unclaimed(ctx); err != nil {
 		return Prepared{}, err
 	}
-	p := Prepared{From: current.Number, To: current.Number, compiled: compiled, input: in}
+	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled, input: in}
+	p.before.lost = lost
 	if err := n.judge(ctx, &p, in, current, base, damaged); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}
@@ -64,7 +66,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 		p.Rejected = refused
 		return p, err
 	}
-	p.before.begins, p.before.lost = true, lost
+	p.before.begins = true
 	if p.Plan, err = n.plan(ctx, p.before, compiled.Generation); err != nil {
 		return Prepared{}, err
 	}
@@ -86,32 +88,33 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 // judge looks, compares and decides. What is held is left out of the set, and the
 // rest is judged anew without it.
 func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base state.Generation, damaged map[units.Target]bool) (err error) {
+	stays := map[units.Address]units.Resource{}
+	var held []state.Holding // for what is in their way now
 	for {
-		p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, damaged)
-		if err != nil {
+		lost := p.before.lost
+		if p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, &whole{damaged}); err != nil {
 			return err
 		}
-		p.before.operator = in.Adopt
-		p.Transitions, p.Rejected = judge(p.before, p.compiled.Generation)
-		p.before.transitions = p.Transitions
-		p.Rejected = append(p.Rejected, n.keptOptions(p.before, p.compiled)...)
-		p.input = in
-		held := decidedToHold(p.Transitions)
-		if len(p.Rejected) > 0 || len(held) == 0 {
-			for _, h := range p.Held {
-				if h.Needs == (units.Address{}) {
-					p.Transitions = append(p.Transitions, h.Transition)
-				}
-			}
+		p.before.lost = lost
+		p.before.operator, p.input = in.Adopt, in
+		judged, refused := judge(p.before, p.compiled.Generation)
+		p.before.transitions = judged
+		p.Transitions = withTaken(judged, held)
+		p.Rejected = append(refused, n.keptOptions(p.before, p.compiled)...)
+		taken := heldTakeovers(judged)
+		if len(taken) == 0 {
 			return nil
 		}
-		fresh, refused := in.hold(held, p.before.generation)
-		if len(refused) > 0 {
-			p.Rejected = refused
+		was := former{generation: p.before.generation, records: p.before.records, transitions: judged, lost: p.before.lost}
+		fresh, left, barred := in.hold(taken, was)
+		if barred = append(barred, cornered(taken, stays)...); len(barred) > 0 {
+			p.Rejected = append(barred, beside(p.Rejected, fresh.Held)...)
+			slices.SortStableFunc(p.Rejected, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 			return nil
 		}
-		p.Held = append(p.Held, fresh.held...)
-		in = fresh.input
+		maps.Copy(stays, left)
+		held = append(held, taken...)
+		in, p.Held = fresh, fresh.Held
 		if p.compiled, err = n.compile(ctx, in, base); err != nil {
 			return err
 		}
@@ -140,6 +143,16 @@ func (n *Node) adoptDecided(ctx context.Context, p *Prepared, in Input, current 
 	}
 	p.before.adopt, p.Rejected, err = n.adopt(ctx, *p, number)
 	return err
+}
+
+// withTaken adds the takeovers that are held to the other transitions.
+func withTaken(transitions []state.Transition, held []state.Holding) []state.Transition {
+	all := slices.Clone(transitions)
+	for _, h := range held {
+		all = append(all, h.Taken...)
+	}
+	slices.SortStableFunc(all, func(a, b state.Transition) int { return a.Resource.Compare(b.Resource) })
+	return all
 }
 
 // plan makes the plan, as far as this system goes.
@@ -182,10 +195,26 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 // compile spares the work where the manifest is that of the generation in force
 // and the converter the one that made it.
 func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
-	if current.Number > 0 && len(in.Released) == 0 && in.Digest == current.Manifest && slices.Equal(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter {
+	same := current.Number > 0 && len(in.Released) == 0 && in.Digest == current.Manifest && sameHeld(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter
+	if same && len(in.Held) == 0 {
 		return Compiled{Generation: current}, nil
 	}
-	return Compile(ctx, n.Layout, n.Converter, in, current)
+	c, err := Compile(ctx, n.Layout, n.Converter, in, current)
+	// What is held as it was may be in one form or another.
+	if err == nil && same && slices.EqualFunc(c.Generation.Resources, current.Resources, sameDeclared) {
+		return Compiled{Generation: current}, nil
+	}
+	return c, err
+}
+
+// sameHeld reports whether the same resources are held, whatever is in their way.
+func sameHeld(a, b []state.Holding) bool {
+	return slices.EqualFunc(a, b, func(a, b state.Holding) bool { return a.Resource == b.Resource })
+}
+
+// sameDeclared reports whether two resources are equal in all but their positions.
+func sameDeclared(a, b units.Resource) bool {
+	return sameResource(a, b) && maps.Equal(a.Policy, b.Policy) && samePolicy(a.Wasm, b.Wasm)
 }
 
 // hadSet reports whether the ledger knows of a set that was in force and whose
@@ -225,15 +254,32 @@ func (n *Node) damaged(g state.Generation) (map[units.Target]bool, error) {
 	return damaged, nil
 }
 
-func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, damaged map[units.Target]bool) (before, error) {
+// whole is what a look is for that sees what other hands did. One that takes a
+// switch on, or back, has that in the next one's.
+type whole struct {
+	damaged map[units.Target]bool
+}
+
+func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, all *whole) (before, error) {
 	var b before
 	b.generation, b.records = state.Rehome(desired, from, n.records())
 	var err error
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
-	b.seen.observed.Damaged = damaged
 	b.adopted = n.adopted()
+	b.at = time.Now()
+	for t := range b.seen.observed.Taken {
+		if r, known := n.ledgerRecord(t); known && r.State == state.Found {
+			b.inTheWay = append(b.inTheWay, r)
+		}
+	}
+	if all != nil {
+		b.seen.observed.Damaged = all.damaged
+		if err := n.lookForAstray(ctx, desired, &b); err != nil {
+			return b, err
+		}
+	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil
 }

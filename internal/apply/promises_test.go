@@ -17,10 +17,10 @@ import (
 func (p *play) started(c simulated.Container, replaced *simulated.Container, others []simulated.Container) {
 	mark := c.Labels[units.MarkLabel]
 	if replaced != nil && replaced.Labels[units.MarkLabel] == "" {
-		if !p.boots {
+		if mark != "" || !p.boots {
 			p.Errorf("%s is destroyed by %s", replaced, c)
 		}
-		delete(p.found.containers, c.Name) // at boot and by hand podman is alone with it
+		delete(p.found.containers, c.Name) // the owner's own unit does that
 	}
 	if mark == "" {
 		return
@@ -111,7 +111,7 @@ func (p *play) ours() []units.Target {
 	var there []units.Target
 	for _, c := range p.host.Containers() {
 		if c.Labels[units.MarkLabel] != "" {
-			there = append(there, units.Of(units.TargetContainer, c.Name))
+			there = append(there, units.Of(units.TargetContainer, strings.TrimSuffix(c.Name, astray)))
 		}
 	}
 	for _, n := range p.host.Networks() {
@@ -157,6 +157,7 @@ func (p *play) runsWhole(m manifest, up func(declaration) bool) {
 		}
 		if p.shadowed(d) {
 			delete(now, d.object())
+			delete(now, d.object()+astray) // nor does it get its name back
 			continue
 		}
 		c, there := now[d.object()]
@@ -270,6 +271,99 @@ func (p *play) refused(r run) {
 	}
 }
 
+// held returns what a switch to a manifest holds: what wants a name that is new and
+// somebody else's, where it says so, and what refers to that.
+func (p *play) held(m manifest, live map[units.Target]bool) map[units.Address]bool {
+	held := map[units.Address]bool{}
+	for a, d := range m {
+		held[a] = d.get("takeover") == "hold" && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
+			return !live[t] && p.holds(t) != ""
+		})
+	}
+	for range m { // as many steps as there can be
+		for a, d := range m {
+			held[a] = held[a] || slices.ContainsFunc(resource(d, m).Uses, func(used units.Address) bool { return held[used] })
+		}
+	}
+	maps.DeleteFunc(held, func(_ units.Address, is bool) bool { return !is })
+	return held
+}
+
+// without returns a manifest without what is held, but for what is in force in
+// another form: that stays.
+func (p *play) without(m manifest, held map[units.Address]bool) (set, stays manifest) {
+	was := p.inForce()
+	set, stays = manifest{}, manifest{}
+	for a, d := range m {
+		before, there := was[a]
+		switch {
+		case !held[a]:
+			set[a] = d
+		case there:
+			stays[a] = before
+		default:
+			first := units.Targets(resource(d, m))[0]
+			for former, before := range was { // it would pass from there
+				if _, declared := m[former]; !declared && slices.Contains(units.Targets(resource(before, was)), first) {
+					stays[former] = before
+				}
+			}
+		}
+	}
+	maps.Copy(set, stays)
+	return set, stays
+}
+
+// holdsJust sees that a switch says of just these that they are held.
+func (p *play) holdsJust(want map[units.Address]bool, held []state.Holding) {
+	said := map[units.Address]bool{}
+	for _, h := range held {
+		said[h.Resource] = true
+		if !want[h.Resource] {
+			p.Errorf("%s is held: %s", h.Resource, h.Why())
+		}
+		if len(h.Taken) == 0 && !want[h.Needs] {
+			p.Errorf("%s is held for %s, which is not", h.Resource, h.Needs)
+		}
+	}
+	for a := range want {
+		if !said[a] {
+			p.Errorf("%s is not held", a)
+		}
+	}
+}
+
+// clashes reports whether what is held as it was does not go with the rest of a
+// set: a name or the volume of it is to be another's, or what it refers to is not as
+// it was.
+func (p *play) clashes(set, stays manifest) bool {
+	was, taken := p.inForce(), map[units.Target]bool{}
+	for a, d := range set {
+		for _, t := range units.Targets(resource(d, set)) {
+			if taken[t] {
+				return true
+			}
+			taken[t] = true
+		}
+		if id := d.get("volume"); id != "" {
+			data := units.Of("data of", d.with(units.KindVolume, id).String())
+			if taken[data] {
+				return true // two would be at it
+			}
+			taken[data] = true
+		}
+		if _, ok := stays[a]; !ok {
+			continue
+		}
+		for _, used := range resource(was[a], was).Uses {
+			if now, declared := set[used]; !declared || now.base() != was[used].base() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // mustRefuse reports whether a name that is new is somebody else's, or a volume
 // is to get another name.
 func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
@@ -287,13 +381,14 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 	return false
 }
 
-// mayRefuse reports whether something found has the name of something that is
+// mayRefuse reports of what is declared, and of that without what is held, whether
+// something found has the name of something that is
 // ours, a new address has names of two that go, a volume comes back under another
 // name, or a container is to get another
 // volume.
-func (p *play) mayRefuse(m manifest) bool {
+func (p *play) mayRefuse(declared, m manifest) bool {
 	was := p.inForce()
-	if ambiguous(was, m) || p.leftAnother(m) {
+	if ambiguous(was, declared) || p.leftAnother(m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
@@ -354,15 +449,15 @@ func ambiguous(was, m manifest) bool {
 }
 
 // reached sees that a switch left exactly what the manifest says.
-func (p *play) reached(m manifest, r run) {
+func (p *play) reached(r run) {
 	p.died = false
-	if p.mustRefuse(m, r.live) && !r.prepared.Plan.Empty() {
+	if r.must && !r.prepared.Plan.Empty() {
 		p.Errorf("not refused")
 	}
 	if r.outcome.Result != state.Done || len(r.outcome.Failed) > 0 {
 		p.Errorf("ended %q, with %v", r.outcome.Result, r.outcome.Failed)
 	}
-	p.stands(m, r)
+	p.stands(r.set, r)
 }
 
 // rolledBack sees that a switch to a set with a container that does not come up

@@ -46,12 +46,12 @@ func TestRecoveryLeavesInForceWhatWasNeverToGoBack(t *testing.T) {
 func (p *play) switchNever(t *testing.T) {
 	t.Helper()
 	m := p.manifest.sound()
-	p.compiled[m.digest()] = m
 	p.onNode(t, func(node *apply.Node) error {
 		in, err := node.Prepare(t.Context(), apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
 		if err != nil {
 			return err
 		}
+		p.sets[in.To] = m
 		_, err = node.Switch(t.Context(), in, apply.Options{Keep: 3}, func(apply.Event) { p.host.Point() })
 		return err
 	})

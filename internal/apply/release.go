@@ -43,12 +43,11 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 	}
 	for _, r := range in.Resources {
 		if leaves[r.Address] {
-			in.Held = append(slices.Clone(in.Held), r.Address)
+			in.Held = append(slices.Clone(in.Held), n.heldReleased(r))
 		}
 	}
 	in.Resources = stay
-	slices.SortFunc(in.Held, units.Address.Compare)
-	in.Held = slices.Compact(in.Held)
+	slices.SortFunc(in.Held, func(a, b state.Holding) int { return a.Resource.Compare(b.Resource) })
 	in.Released = map[units.Target]string{}
 	for _, r := range n.adopted() {
 		if leaves[r.Resource] {
@@ -56,6 +55,20 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 		}
 	}
 	return in, nil
+}
+
+// heldReleased says of a resource that it is left out for what is given back.
+func (n *Node) heldReleased(r units.Resource) state.Holding {
+	h := state.Holding{Resource: r.Address, Position: r.Position}
+	for _, record := range n.adopted() {
+		if record.Resource == r.Address {
+			h.Taken = append(h.Taken, state.Transition{
+				Kind: state.Takeover, Resource: r.Address, To: record.Target, Decision: state.Hold, Policy: operator,
+				Reason: "what it was is " + state.ByHand, Position: r.Position,
+			})
+		}
+	}
+	return h
 }
 
 // neverAdopted says why there is nothing to give back under a name.

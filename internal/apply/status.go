@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,11 @@ type Standing struct {
 	Kind    units.Kind     `json:"kind"`
 	Targets []units.Target `json:"targets"`
 	// State is that of its targets: live, held, or stale where it is no longer
-	// declared and still there.
+	// declared and still there. One that is declared and held has no targets.
 	State string `json:"state"`
+	// Why says what a declared resource waits for that is held, or that is held as
+	// it was; else "".
+	Why string `json:"why,omitempty"`
 	// Unit and Active are empty for what systemd does not run.
 	Unit   string `json:"unit,omitempty"`
 	Active string `json:"active,omitempty"`
@@ -36,7 +40,8 @@ func (n *Node) Switches() []state.Switch {
 }
 
 // Status returns the generation in force and how each resource does: first what
-// is declared, then what is stale, then what is held.
+// is in force, then what is declared and held, then what is stale, then what is no
+// longer declared and held.
 func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	g, err := n.InForce()
 	if err != nil {
@@ -50,6 +55,9 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 		for _, t := range s.Targets {
 			declared[t] = true
 		}
+		if h, held := holding(g, r.Address); held {
+			s.Why = "held as it was: " + h.Why()
+		}
 		if n.Ledger != nil {
 			if record, ok := n.Ledger.Record(s.Targets[0]); ok {
 				s.Since = record.Last.Time
@@ -60,9 +68,26 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	if err := n.drift(ctx, g, standings); err != nil {
 		return 0, nil, err
 	}
+	there := byAddress(g)
+	for _, h := range g.Held {
+		if _, asItWas := there[h.Resource]; !asItWas {
+			standings = append(standings, Standing{
+				Address: h.Resource, Kind: h.Resource.Kind, Targets: []units.Target{}, State: string(state.Held), Why: h.Why(),
+			})
+		}
+	}
 	standings = append(standings, leftovers(records, declared, state.Live)...)
 	standings = append(standings, leftovers(records, declared, state.Held)...)
 	return g.Number, standings, n.activity(ctx, standings)
+}
+
+// holding returns why a resource is held in a generation, if it is.
+func holding(g state.Generation, a units.Address) (state.Holding, bool) {
+	i := slices.IndexFunc(g.Held, func(h state.Holding) bool { return h.Resource == a })
+	if i < 0 {
+		return state.Holding{}, false
+	}
+	return g.Held[i], true
 }
 
 // drift tells of each declared resource what other hands did to it.
@@ -71,7 +96,7 @@ func (n *Node) drift(ctx context.Context, g state.Generation, standings []Standi
 	if err != nil || g.Number == 0 {
 		return err
 	}
-	b, err := n.lookBefore(ctx, g, g, damaged)
+	b, err := n.lookBefore(ctx, g, g, &whole{damaged})
 	for i, s := range standings {
 		for _, t := range b.transitions {
 			if t.Kind == state.Drift && t.Resource == s.Address {

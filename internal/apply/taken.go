@@ -49,6 +49,11 @@ func (n *Node) taken(
 			} else if pod {
 				by = state.Occupant{Words: "a pod of that name exists", What: units.TargetPod, Pod: t.Name()}
 			}
+			if t.Kind() == units.TargetPod && by.Words == "" {
+				if by, err = n.containerHolds(ctx, t); err != nil {
+					return nil, err
+				}
+			}
 		}
 		if by.Words != "" {
 			by.Words += ", and it is not of meshgen"
@@ -78,6 +83,16 @@ func (n *Node) podHolds(ctx context.Context, t units.Target) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// containerHolds describes the container that is not ours and has the name of a pod.
+func (n *Node) containerHolds(ctx context.Context, pod units.Target) (state.Occupant, error) {
+	t := units.Of(units.TargetContainer, pod.Name())
+	o, there, err := n.object(ctx, t)
+	if err != nil || !there || o.Labels[units.MarkLabel] != "" {
+		return state.Occupant{}, err
+	}
+	return occupant(t, o), nil
 }
 
 func (n *Node) unitHolder(name string, u host.Unit) state.Occupant {

@@ -67,7 +67,7 @@ func (b before) operated() map[units.Address]bool {
 }
 
 // notInTheWay refuses to adopt by hand what is in no resource's way.
-func notInTheWay(targets []units.Target, transitions []state.Transition, resources []units.Resource, held []Holding) units.Faults {
+func notInTheWay(targets []units.Target, transitions []state.Transition, resources []units.Resource, held []state.Holding) units.Faults {
 	var faults units.Faults
 	var taken []string
 	for _, t := range transitions {
@@ -95,7 +95,7 @@ func notInTheWay(targets []units.Target, transitions []state.Transition, resourc
 
 // waiting returns the resource that a name is of, where that is held since it needs
 // another that is.
-func waiting(t units.Target, resources []units.Resource, held []Holding) (r units.Resource, needs units.Address, waits bool) {
+func waiting(t units.Target, resources []units.Resource, held []state.Holding) (r units.Resource, needs units.Address, waits bool) {
 	for _, r := range resources {
 		if !slices.Contains(units.Targets(r), t) {
 			continue

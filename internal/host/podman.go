@@ -238,9 +238,14 @@ func (p Podman) Pull(ctx context.Context, image string) error {
 	return err
 }
 
-// RemoveContainer stops and removes the container of that id.
+// RemoveContainer stops and removes the container of that id. Where its conmon was
+// killed podman 5.4 stops it and fails, and the second time removes it.
 func (p Podman) RemoveContainer(ctx context.Context, id string) error {
-	_, err := p.run(ctx, "rm", "--force", "--volumes", "--ignore", "--", id)
+	rm := []string{"rm", "--force", "--volumes", "--ignore", "--", id}
+	_, err := p.run(ctx, rm...)
+	if err != nil && ctx.Err() == nil {
+		_, err = p.run(ctx, rm...)
+	}
 	return err
 }
 

@@ -150,7 +150,9 @@ func (c conversion) container(b *strings.Builder, d definition, base, labels str
 	for _, e := range unquoted(d.keys["Container.Environment"]) {
 		run = append(run, "--env", e)
 	}
-	run = append(run, labels, image, d.value("Container.Exec"))
+	run = append(run, labels)
+	run = append(run, d.keys["Container.PodmanArgs"]...)
+	run = append(run, image, d.value("Container.Exec"))
 	b.WriteString("\n[Service]\nEnvironment=PODMAN_SYSTEMD_UNIT=%n\nKillMode=mixed\n" +
 		"ExecStop=/usr/bin/podman rm -v -f -i --cidfile=%t/%N.cid\nType=notify\n" +
 		"ExecStart=/usr/bin/podman run " + strings.TrimSpace(strings.Join(run, " ")) + "\n")

@@ -17,7 +17,8 @@
 //     in a generator's directory only by one.
 //   - The start of a container's service destroys whatever container has the
 //     name, also where the start then fails; the service that ran it is
-//     inactive, not failed.
+//     inactive, not failed. Not so one that is guarded, units.Guarded: it fails,
+//     but for what it, or its resource, has left behind.
 //   - A service stops the container that it started, by id, through the
 //     definition that is loaded now.
 //   - Networks and volumes are made where they are missing and outlive their
@@ -51,7 +52,7 @@ import (
 type Host struct {
 	Layout state.Layout
 	// OnStart is told of each container that a service starts, of the one that
-	// had its name before, if any, and of the others that are there. It must
+	// had its name before, if any, and had to go, and of the others that are there. It must
 	// not call the host.
 	OnStart func(started Container, replaced *Container, others []Container)
 	// OnLost is told of each container whose service is stopped without its
@@ -92,12 +93,12 @@ func (h *Host) path(name string) string { return h.Layout.Root + "/" + name }
 
 // Connect gives a switch the machine.
 func (h *Host) Connect(context.Context, state.Layout) (apply.Machine, error) {
-	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Converter: Converter{}}, nil
+	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Store: store{h}, Converter: Converter{}}, nil
 }
 
 // ConnectAtBoot gives the recovery at boot the machine.
 func (h *Host) ConnectAtBoot(context.Context, state.Layout) (apply.Machine, error) {
-	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Booting: true}, nil
+	return apply.Machine{Systemd: systemd{h}, Podman: podman{h}, Store: store{h}, Booting: true}, nil
 }
 
 // Boot starts a machine that is off: the generators run, and what is enabled is

@@ -191,7 +191,11 @@ func (h *Host) start(name string) error {
 	if d.value("Service.RemainAfterExit") == "yes" {
 		u.sub = "exited"
 	}
-	if err := h.execute(name, u, strings.ReplaceAll(d.value("Service.ExecStart"), "%y", h.fragment(d))); err != nil {
+	err := h.prepare(name, u, d.value("Service.ExecStartPre"))
+	if err == nil {
+		err = h.execute(name, u, strings.ReplaceAll(d.value("Service.ExecStart"), "%y", h.fragment(d)))
+	}
+	if err != nil {
 		u.active, u.sub, u.result = "failed", "failed", "exit-code"
 		return errFailed
 	}

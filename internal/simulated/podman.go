@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,7 @@ type Network struct {
 type Volume struct {
 	Name   string
 	Born   int
+	Made   time.Time
 	Labels map[string]string
 }
 
@@ -166,6 +168,19 @@ func (h *Host) RemoveContainer(name string) {
 	}
 }
 
+// RenameContainer is podman rename. The unit that runs it goes on.
+func (h *Host) RenameContainer(name, to string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.containers[name]
+	if c == nil || h.containers[to] != nil {
+		return fmt.Errorf("container %s: not found, or %s in use", name, to)
+	}
+	delete(h.containers, name)
+	c.Name, h.containers[to] = to, c
+	return nil
+}
+
 // CreateNetwork is podman network create by hand.
 func (h *Host) CreateNetwork(name, subnet string) error {
 	h.mu.Lock()
@@ -274,7 +289,28 @@ func (h *Host) createNetwork(name, subnet string, labels map[string]string) erro
 }
 
 func (h *Host) createVolume(name string, labels map[string]string) {
-	h.volumes[name] = &Volume{Name: name, Born: h.next(), Labels: labels}
+	h.volumes[name] = &Volume{Name: name, Born: h.next(), Made: time.Now(), Labels: labels}
+}
+
+// prepare runs what comes before the command of a service: the guard, package
+// guard, which is told the container, the resource and the unit.
+func (h *Host) prepare(name string, u *unit, command string) error {
+	words := strings.Fields(command)
+	if len(words) != 4 || path.Base(words[0]) != units.GuardName {
+		return nil
+	}
+	has := h.containers[words[1]]
+	if has == nil {
+		return nil
+	}
+	mark := has.Labels[units.MarkLabel]
+	if mark == "" || (mark != words[2] && has.Unit != name) {
+		return fmt.Errorf("container %s: not of %s", has.Name, name)
+	}
+	was := *has
+	u.cleared = &was
+	h.lose(has.ID)
+	return nil
 }
 
 // execute runs the command of a service: podman's, or a process that stays.
@@ -337,14 +373,17 @@ func (o options) labels() map[string]string {
 
 var errPort = errors.New("address already in use")
 
-// runContainer is podman run --replace as a service has it.
+// runContainer is podman run as a service has it.
 func (h *Host) runContainer(unit string, u *unit, o options) error {
 	c := &Container{
 		ID: h.newID(), Name: o.get("--name"), Image: o.image, Running: true, Unit: unit, Labels: o.labels(),
 		Networks: o.values["--network"], Environment: o.values["--env"], Deaf: o.last != o.image,
 	}
-	var before *Container
+	before := u.cleared
 	if replaced := h.containers[c.Name]; replaced != nil {
+		if replace := o.values["--replace"]; len(replace) == 0 || replace[len(replace)-1] == "false" {
+			return fmt.Errorf("container %s: in use", c.Name)
+		}
 		was := *replaced
 		before = &was
 		h.lose(replaced.ID)

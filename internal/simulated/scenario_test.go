@@ -64,8 +64,19 @@ func (m *machine) Do(words []string, text string) error {
 		return m.Mask(last)
 	case "run":
 		return m.RunContainer(last, "localhost/probe:2")
+	case "rename":
+		return m.RenameContainer(words[1], last)
+	case "rm":
+		m.RemoveContainer(last)
+		return nil
 	case "network-rm":
 		return m.RemoveNetwork(last)
+	case "network-create":
+		return m.CreateNetwork(last, "")
+	case "volume-rm":
+		return m.RemoveVolume(last)
+	case "volume-create":
+		return m.CreateVolume(last)
 	case "cut":
 		return errors.Join(m.Cut(), m.Boot())
 	}

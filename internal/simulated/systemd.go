@@ -15,7 +15,8 @@ import (
 type unit struct {
 	active, sub, result string
 	invocation          string
-	container           string // id of the one that it started
+	container           string     // id of the one that it started
+	cleared             *Container // that the guard of its last start removed
 	changed             time.Time
 }
 

@@ -41,7 +41,10 @@ type Scenario struct {
 //	reload
 //	start|stop|mask UNIT
 //	run NAME           by podman, by hand
-//	network-rm NAME    by podman, by hand
+//	rename NAME TO     of a container, by podman, by hand
+//	rm NAME            of a container, by podman, by hand
+//	network-rm NAME    by podman, by hand, as are network-create, volume-rm and
+//	                   volume-create
 //	cut                the power goes, and comes back
 type Step struct {
 	Do    string

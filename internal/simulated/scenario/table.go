@@ -1,5 +1,7 @@
 package scenario
 
+import "slices"
+
 const (
 	quadlets = "/etc/containers/systemd/"
 	runtime  = "/run/systemd/system/"
@@ -14,7 +16,7 @@ func container(name, more string) string {
 
 // All returns the table.
 func All() []Scenario {
-	return append(manners(), switches()...)
+	return slices.Concat(manners(), switches(), drifts())
 }
 
 // manners are those of systemd and podman alone.
@@ -140,6 +142,15 @@ func manners() []Scenario {
 			{Do: "mask x.service"},
 			{Do: "stop x.service", Containers: []string{"cow localhost/probe:1 running"}, Units: []string{"x.service masked failed"}},
 		}},
+		{"a container that is renamed runs on, and its unit stops it", []Step{
+			{Do: "write " + quadlets + "x.container", Text: alone},
+			{Do: "reload"},
+			{Do: "start x.service"},
+			{Do: "rename cow ant", Containers: []string{"ant localhost/probe:1 running"}, Units: []string{"x.service loaded active"}},
+			{Do: "stop x.service", Containers: none()},
+			{Do: "start x.service"},
+			{Do: "rm cow", Containers: none(), Units: []string{"x.service loaded inactive"}},
+		}},
 		{"a power cut leaves what a hand made dead, and nothing of services", []Step{
 			{Do: "write " + quadlets + "x.container", Text: alone},
 			{Do: "write " + quadlets + "y.container", Text: container("bat", "Network=none\n[Install]\nWantedBy=multi-user.target\n")},
@@ -231,6 +242,19 @@ func switches() []Scenario {
 			{Do: "stop m-x.service", Containers: running("m-y")},
 			{Do: "switch", Text: `containers: {x: ` + one + `, y: {name: "ant", ` + one + `}}`, Containers: running("ant")},
 			{Do: "switch", Text: `containers: {x: {name: "bat", ` + one + `}, y: {name: "ant", ` + one + `}}`, Containers: running("ant", "bat")},
+		}},
+		{"what is found under a name of ours outlives each start of our unit", []Step{
+			{Do: "switch", Text: `containers: {x: {name: "ant", ` + one + `}, y: {name: "bat", ` + one + `}}`, Containers: running("ant", "bat")},
+			{Do: "stop ant.service"},
+			{Do: "run ant"},
+			{
+				Do: "start ant.service", Fails: true, Units: []string{"ant.service loaded failed"},
+				Containers: []string{"ant localhost/probe:2 running", "bat localhost/probe:1 running"},
+			},
+			{
+				Do: "cut", Units: []string{"ant.service loaded failed", "bat.service loaded active"},
+				Containers: []string{"ant localhost/probe:2 dead", "bat localhost/probe:1 running"},
+			},
 		}},
 		{"a boot runs what is in force", []Step{
 			{Do: "switch", Text: `containers: {x: {name: "ant", ` + one + `}, y: ` + one + `}`},

@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if b.parts, err = machine.Prepare(ctx); err != nil {
 		return err
 	}
+	err = b.policies(ctx)
 	for _, n := range declared {
 		err = errors.Join(err, b.still(ctx, n))
 	}

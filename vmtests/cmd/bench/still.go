@@ -23,12 +23,17 @@ const (
 	renameTime          = "one rename"
 	renameAway          = "one rename, service away"
 	renameSyncs         = "one rename, syncs"
+	firstDecision       = "first decision, built-in policy"
+	laterDecision       = "decision, built-in policy"
+	firstDecisionGo     = "first decision, policy in Go, from the cache"
+	laterDecisionGo     = "decision, policy in Go"
 )
 
 func figures() []string {
 	return []string{
 		bootGenerator, bootGeneratorTenth, bootGeneratorMemory, nothingToDo, nothingToDoRunning, nothingToDoMemory, nothingToDoSyncs,
 		firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
+		firstDecision, laterDecision, firstDecisionGo, laterDecisionGo,
 	}
 }
 
