@@ -241,3 +241,39 @@ func (v *Machine) release(was string) {
 		v.t.Fatalf("released (-was +is):\n%s", diff)
 	}
 }
+
+// What could not be given back is not adopted: all is refused, and nothing touched.
+func TestAdoptRefusesWhatCannotBeGivenBack(t *testing.T) {
+	v := Boot(t)
+	v.Run("sh", "-ec", `
+podman run --detach --rm --name=gone --network=none localhost/probe:2
+podman pod create --name=pod; podman run --detach --pod=pod --name=in localhost/probe:2
+podman network create --subnet=10.78.0.0/24 net
+podman volume create --opt=type=tmpfs --opt=device=tmpfs data
+mkdir -p /etc/app/dir /etc/containers/systemd
+printf '[Network]\n' > /etc/containers/systemd/used.network
+printf '[Container]\nImage=localhost/probe:2\nNetwork=used.network\n' > /etc/containers/systemd/other.container
+printf '[Service]\nExecStart=/usr/bin/sleep inf\n' > /usr/lib/systemd/system/packaged.service
+systemctl daemon-reload; systemctl start other`)
+	snapshot := func() string {
+		return v.Run("sh", "-c", `podman ps --all --format='{{.ID}} {{.Names}} {{.State}}' | sort; podman volume ls; podman network ls; find /etc/app /etc/containers /etc/systemd /usr/lib/systemd -name '*' -printf '%p %T@\n' | sort`)
+	}
+	was := snapshot()
+	for says, body := range map[string]string{
+		"no unit makes it anew":     `containers: x: {name: "gone", ` + probe + `}`,
+		"in the pod pod":            `containers: x: {name: "in", ` + probe + `}`,
+		"otherwise than declared":   `networks: x: Network: {NetworkName: "net", Subnet: "10.79.0.0/24"}`,
+		"driver or options":         `volumes: x: Volume: VolumeName: "data"`,
+		"which is a package's":      `containers: x: {name: "packaged", ` + probe + `}`,
+		"what is no file":           `files: x: {path: "/etc/app/dir", content: "x"}`,
+		"other.container refers to": `networks: x: {name: "used", Network: NetworkName: "systemd-used"}`,
+	} {
+		v.WriteManifest(single(`policy: takeover: "adopt"` + "\n" + body))
+		if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, says) {
+			t.Errorf("%s: switch: %+v", says, r)
+		}
+	}
+	if diff := cmp.Diff(was, snapshot()); diff != "" {
+		t.Errorf("something was touched (-was +is):\n%s", diff)
+	}
+}

@@ -24,6 +24,8 @@ type Adoption struct {
 	Target   units.Target
 	Resource units.Address
 	Was      state.Adoption
+	// Kept is the directory of the copies, on the host; "" where there are none.
+	Kept string
 	// Same says that it is what is declared: it runs on, or lies on, as it is.
 	Same bool
 }
@@ -102,7 +104,11 @@ func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
 	if was.What == wasContainer || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
 		was.Dir = filepath.Join(adoptedDir, strconv.Itoa(a.number))
 	}
-	a.adopted = append(a.adopted, Adoption{Target: t.To, Resource: t.Resource, Was: was, Same: same})
+	x := Adoption{Target: t.To, Resource: t.Resource, Was: was, Same: same}
+	if was.Dir != "" {
+		x.Kept = filepath.Join(a.node.Layout.State, was.Dir)
+	}
+	a.adopted = append(a.adopted, x)
 }
 
 // adoptedDir has the copies, below the state directory.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,10 +271,7 @@ func (p Plan) adopts(t units.Target) bool {
 // step says what becomes of what is adopted.
 func (a Adoption) step() Step {
 	s := Step{Op: "adopt", Target: a.Target}
-	kept := "kept in " + a.Was.Dir
-	if a.Was.Dir == "" {
-		kept = "kept in the ledger"
-	}
+	kept := "kept in " + cmp.Or(a.Kept, "the ledger")
 	switch a.Was.What {
 	case wasVolume, wasNetwork:
 		s.Reason = "as it is"

@@ -323,7 +323,7 @@ func adoptedWords(was *state.Adoption) string {
 
 // formerly says what had a name before it was adopted, and where that is kept.
 func formerly(was *state.Adoption) string {
-	kept := ", which is kept in " + was.Dir
+	kept := ", which is kept in " + was.Dir + " of the state directory"
 	switch was.What {
 	case wasContainer:
 		if was.Aside == "" {

@@ -49,9 +49,7 @@ func (m *move) giveBack(ctx context.Context) error {
 	for _, r := range back {
 		why := m.releasedWhy(r)
 		m.progress(Event{Step: Step{Op: "release", Target: r.Target, Reason: why}, Ended: true})
-		if r.State == state.Live || r.State == state.Held || r.State == state.Retired {
-			events = append(events, state.Event{Kind: state.EventRelease, Generation: m.to.Number, Target: r.Target, Why: why})
-		}
+		events = append(events, state.Event{Kind: state.EventRelease, Generation: m.to.Number, Target: r.Target, Why: why})
 		events = append(events, m.asideGone(r)...)
 	}
 	if len(events) > 0 {

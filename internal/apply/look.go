@@ -86,9 +86,11 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		for name, d := range details {
 			seen.invocations[name] = d.Invocation
 		}
-		if seen.foreign, err = n.foreign(ctx, going(desired, records)); err != nil {
+		goes := going(desired, records)
+		if seen.foreign, err = n.foreign(ctx, goes); err != nil {
 			return sight{}, err
 		}
+		n.foundQuadlets(goes, seen.foreign)
 	}
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
@@ -107,6 +109,20 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		}
 	}
 	return seen, nil
+}
+
+// foundQuadlets adds those of the units that go whose Quadlets were to be adopted
+// and lie in their places: what podman's generator makes of one lies where ours do.
+func (n *Node) foundQuadlets(goes []string, foreign map[string]string) {
+	for _, name := range goes {
+		r, _ := n.ledgerRecord(units.Of(units.TargetUnit, name))
+		if r.Adoption == nil || r.Adoption.What != wasQuadlet {
+			continue
+		}
+		if path := generator.Quadlets(n.Layout.Root)[name]; path != "" {
+			foreign[name] = relative(n.Layout, path)
+		}
+	}
 }
 
 // unmasked takes units for what they are once systemd has read its units again: one
