@@ -85,6 +85,35 @@ func ownLink(root, path string, info fs.FileInfo) bool {
 // path of the Quadlet that it is made from.
 func Quadlets(root string) map[string]string {
 	services := map[string]string{}
+	eachQuadlet(root, func(service, path string) {
+		if _, ok := services[service]; !ok {
+			services[service] = path
+		}
+	})
+	return services
+}
+
+// Definers returns every definition of a unit on the machine that is not of
+// meshgen, the strongest first: one that is taken away leaves the next in force.
+func Definers(root, unit string) []string {
+	var paths []string
+	for _, dir := range unitDirs {
+		path := filepath.Join(root, dir, unit)
+		if info, err := os.Lstat(path); err == nil && !ownLink(root, path, info) {
+			paths = append(paths, path)
+		}
+	}
+	eachQuadlet(root, func(service, path string) {
+		if service == unit {
+			paths = append(paths, path)
+		}
+	})
+	return paths
+}
+
+// eachQuadlet tells of each Quadlet on the machine, the strongest first, and of the
+// service that it becomes.
+func eachQuadlet(root string, tell func(service, path string)) {
 	for _, dir := range quadletDirs {
 		top := filepath.Join(root, dir)
 		// An entry that cannot be read makes no service.
@@ -96,14 +125,11 @@ func Quadlets(root string) map[string]string {
 				return fs.SkipDir
 			}
 			if service := quadletService(path); service != "" {
-				if _, ok := services[service]; !ok {
-					services[service] = path
-				}
+				tell(service, path)
 			}
 			return nil
 		})
 	}
-	return services
 }
 
 // quadletService returns the service that a Quadlet file becomes.

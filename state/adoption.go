@@ -7,17 +7,23 @@ const (
 	OriginReleased = "released"
 )
 
+// ByHand is why something was released that its owner asked for: a policy that
+// adopts would take it again at the next switch, and is not heard.
+const ByHand = "given back at its owner's word"
+
 // Adoption is what a target was before it became ours, as far as it takes to give
 // it back. All of it is known before anything is done, so that a switch that was
 // cut short anywhere can be undone.
 type Adoption struct {
+	// Generation is the one whose switch adopted it.
+	Generation int `json:"generation"`
 	// Dir has the copies. It lies below the state directory, and its path is
 	// relative to that; "" where nothing had to be copied.
 	Dir string `json:"dir,omitempty"`
 	// What it was: container, volume, network, file, unit, quadlet, mask.
 	What string `json:"what"`
-	// ID is podman's id of a container or a network, the time at which a volume
-	// was made, or the sha256 of a file.
+	// ID is podman's id of a container, the time at which a volume or a network was
+	// made, which tells it from a later one of its name, or the sha256 of a file.
 	ID string `json:"id,omitempty"`
 	// Aside is the name that a container has while it is not in force.
 	Aside string `json:"aside,omitempty"`
@@ -25,16 +31,15 @@ type Adoption struct {
 	Restart string `json:"restart,omitempty"`
 	// Running says that it ran, and is started again when it is given back.
 	Running bool `json:"running,omitempty"`
-	// Unit ran the container, or is what was adopted; Pod has the container.
+	// Unit ran the container.
 	Unit string `json:"unit,omitempty"`
-	Pod  string `json:"pod,omitempty"`
 	// Files are what was taken from its place, or written over.
 	Files []AdoptedFile `json:"files,omitempty"`
 }
 
 // AdoptedFile is a file or a link as it was at Path.
 type AdoptedFile struct {
-	Path string `json:"path"`
+	Path string `json:"path"` // on the node
 	// Link is where a link leads; "" for a file, whose content is in Copy, a name
 	// in the directory of the adoption, with mode, owner and extended attributes.
 	Link   string `json:"link,omitempty"`

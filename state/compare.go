@@ -52,6 +52,8 @@ type Occupant struct {
 	Unit     string // that runs the container, or holds the name
 	Path     string // of a file or a definition
 	Digest   string // sha256 of the content at Path, in hexadecimal
+	// Released says that it was given back by its owner's word.
+	Released bool
 	// Same says that it is just as it is declared, so that nothing of it would
 	// have to change.
 	Same bool

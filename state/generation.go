@@ -45,8 +45,10 @@ type Generation struct {
 	Units     []Unit           `json:"units"`          // what out/normal gives systemd, sorted by name
 	// Held are declared resources that are left out, or left as they were, since
 	// what they are to be is somebody else's or needs what is.
-	Held      []Holding    `json:"held,omitempty"`
-	Decisions []Transition `json:"decisions"`
+	Held []Holding `json:"held,omitempty"`
+	// Released are names that the switch to it gives back, with why.
+	Released  map[units.Target]string `json:"released,omitempty"`
+	Decisions []Transition            `json:"decisions"`
 }
 
 // Unit is one unit that a generation gives systemd. Where no converter has made

@@ -28,6 +28,7 @@ type ending struct {
 //nolint:gochecknoglobals // a constant table
 var endings = map[string][]ending{
 	"meshgen":  {{0, "done"}, endUsage},
+	"adopt":    {{0, "done, or nothing to do"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},
 	"build":    {{0, "done"}, {exitFailed, "failed"}, endUsage, endRefused},
 	"check":    {{0, "nothing is wrong"}, {exitFailed, "failed"}, endUsage, {exitRejected, "something is wrong; nothing was touched"}},
 	"explain":  {{0, "done"}, {exitFailed, "failed, or there is no such name"}, endUsage},
@@ -37,6 +38,7 @@ var endings = map[string][]ending{
 	"plan":     {{0, "done"}, {exitFailed, "failed"}, endUsage, {exitRejected, "a switch would be refused; nothing was touched"}, {exitChanges, "with --exit-code: there is something to do"}},
 	"rebuild":  {{0, "done"}, {exitFailed, "failed, or there is a ledger that can be used, or nothing to make one from"}, endUsage, endLocked},
 	"recover":  {{0, "done, or nothing to do"}, {exitFailed, "failed; the next switch tries again"}, endUsage, endIncomplete, endRolledBack, endLocked},
+	"release":  {{0, "done"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},
 	"rollback": {{0, "done, or nothing to do"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},
 	"status":   {{0, "done, however the units do"}, {exitFailed, "failed"}, endUsage},
 	"switch":   {{0, "done, or nothing to do"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},

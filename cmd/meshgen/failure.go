@@ -138,7 +138,7 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 		return remade{Schema: s, Marks: []apply.Mark{}, Found: []units.Target{}, failure: f}
 	case "meshgen.recover/v1":
 		return recovered{Schema: s, Failed: []string{}, failure: f}
-	case "meshgen.rollback/v1", "meshgen.switch/v1":
+	case "meshgen.adopt/v1", "meshgen.release/v1", "meshgen.rollback/v1", "meshgen.switch/v1":
 		return switched{Schema: s, Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, Failed: []string{}, failure: f}
 	case "meshgen.status/v1":
 		return status{Schema: s, Resources: []apply.Standing{}, failure: f}

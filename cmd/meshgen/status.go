@@ -87,6 +87,9 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 		if s.Why != "" {
 			row = append(row, s.Why)
 		}
+		if len(s.Adopted) > 0 {
+			row = append(row, "adopted")
+		}
 		if s.Drift != "" {
 			row = append(row, "drift: "+s.Drift)
 		}

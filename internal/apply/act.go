@@ -30,6 +30,8 @@ type move struct {
 
 	begun   time.Time
 	undoing bool      // the set that it leads to was in force before
+	owed    bool      // something that was adopted is still to be given back
+	left    error     // what could not be given back
 	fragile bool      // one failure brings the old set back
 	inForce bool      // current points to what the move leads to
 	started time.Time // when the last job ended that brought a unit up
@@ -48,17 +50,20 @@ func (m *move) act(ctx context.Context) error {
 		return err
 	}
 	steps := []func(context.Context) error{
+		m.keepFound,
 		m.raiseBridge,
 		m.rescue,
 		m.stopUnits,
 		m.endOutlived,
 		m.freeNetworks,
 		m.copyVolumes,
+		m.putAside,
 		func(context.Context) error { return m.flip(staged) },
 		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
 		m.clear,
+		m.undoAdoptions,
 		m.startUnits,
 		m.confirm,
 	}

@@ -60,7 +60,12 @@ func (n *Node) recoverAtBoot(ctx context.Context, s state.Switch, current state.
 	}
 	sweepOwn(n.Layout)
 	events, left := m.retire(ctx)
+	if !m.undoing {
+		m.left = m.giveBack(ctx)
+	}
+	left = errors.Join(left, m.left)
 	due, told := m.dueAtBoot()
+	due = due || m.owed
 	events = append(events, told...)
 	switch {
 	case due:

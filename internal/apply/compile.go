@@ -31,6 +31,10 @@ type Input struct {
 	// Held are the resources of the manifest that are left out of Resources, or
 	// stand there as they were, in the order of their addresses.
 	Held []state.Holding
+	// Adopt are names that the operator has adopted, whatever a policy says. Released
+	// are those that are given back, with why.
+	Adopt    []units.Target
+	Released map[units.Target]string
 }
 
 // convertDeadline bounds the converter, which takes 0.1 s for 1,000 units.
@@ -53,7 +57,7 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 	}
 	g := state.Generation{
 		Time: time.Now().UTC().Round(time.Second), Manifest: in.Digest, Node: in.Node, Adopted: in.Adopted,
-		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held, Of: in.Of,
+		Converter: fingerprint(converter), Resources: resources, Moved: in.Moved, Held: in.Held, Of: in.Of, Released: in.Released,
 	}
 	c := Compiled{Generation: g, Tree: state.Tree{
 		Files: map[string][]byte{}, Links: map[string]string{},

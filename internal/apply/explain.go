@@ -209,7 +209,8 @@ func (t *teller) tell() []Telling {
 			owner[e.Target] = e.Resource
 		case state.EventBind:
 			continue
-		case state.EventDue, state.EventStarted, state.EventHold, state.EventFind, state.EventForget, state.EventRetire:
+		case state.EventDue, state.EventStarted, state.EventHold, state.EventFind, state.EventForget, state.EventRetire,
+			state.EventAdopt, state.EventRelease:
 		}
 		if e.Target != t.target && !t.of[owner[e.Target]] && !t.of[was] {
 			continue
@@ -282,6 +283,10 @@ func inWords(e, last state.Event, was units.Address) string {
 		return because("was found, and is not meshgen's", e.Why)
 	case state.EventForget:
 		return because("is no longer meshgen's", e.Why)
+	case state.EventAdopt:
+		return adoptedWords(e.Adoption)
+	case state.EventRelease:
+		return because("what it was is its owner's again", e.Why)
 	case state.EventRetire:
 		return because("was seen gone", e.Why)
 	case state.EventRecord:
@@ -299,6 +304,8 @@ func emitted(e, last state.Event, was units.Address) string {
 		return fmt.Sprintf("was recorded for %s, as a copy of %s that is to be made", e.Resource, e.Definition)
 	case e.Origin == originCopy:
 		return "is in use from here on, as a copy of " + e.Definition
+	case e.Origin == state.OriginAdopted:
+		return fmt.Sprintf("was recorded for %s, before what had the name is put aside", e.Resource)
 	case e.Origin != "written":
 		return fmt.Sprintf("was recorded as meshgen's, for %s, being %s", e.Resource, e.Origin)
 	case was != units.Address{} && was != e.Resource:
@@ -307,6 +314,34 @@ func emitted(e, last state.Event, was units.Address) string {
 		return fmt.Sprintf("was recorded for %s, before it came to be", e.Resource)
 	}
 	return "was recorded anew, as it is to be from here on"
+}
+
+// adoptedWords says what an adoption did.
+func adoptedWords(was *state.Adoption) string {
+	return "was adopted from " + formerly(was)
+}
+
+// formerly says what had a name before it was adopted, and where that is kept.
+func formerly(was *state.Adoption) string {
+	kept := ", which is kept in " + was.Dir + " of the state directory"
+	switch was.What {
+	case wasContainer:
+		if was.Aside == "" {
+			return fmt.Sprintf("container %.12s, which %s had made", was.ID, was.Unit)
+		}
+		return fmt.Sprintf("container %.12s, which is kept as %s", was.ID, was.Aside)
+	case wasVolume, wasNetwork:
+		return "a " + was.What + " made at " + was.ID + ", which is used as it is"
+	case wasMask:
+		return "a mask"
+	}
+	if was.Dir == "" {
+		return "a link to " + was.Files[0].Link
+	}
+	if was.What == wasFile {
+		return "a file" + kept
+	}
+	return "what " + was.Files[0].Path + " defined" + kept
 }
 
 func because(what, why string) string {
@@ -378,6 +413,10 @@ func standing(r state.Record, by units.Resource, active string) (now, next strin
 	now = fmt.Sprintf("%s is %s", r.Target, r.State)
 	switch r.State {
 	case state.Live:
+		if r.Adoption != nil {
+			now += fmt.Sprintf(", adopted in generation %d from %s", r.Adoption.Generation, formerly(r.Adoption))
+			next = fmt.Sprintf("meshgen release %s gives it back", r.Target)
+		}
 		if by.Address == (units.Address{}) {
 			return now + ", and no longer declared", fmt.Sprintf("the next switch tries again to remove %s; meshgen forget %[1]s lets it go", r.Target)
 		}
@@ -397,6 +436,10 @@ func standing(r state.Record, by units.Resource, active string) (now, next strin
 	case state.Retired:
 		now += sinceWhen(r.Retired) + because("", r.Why)
 		next = "the name is free: something may be declared by it"
+		if r.Adoption != nil {
+			now += "; before, it was " + formerly(r.Adoption)
+			next = fmt.Sprintf("meshgen release %s gives that back", r.Target)
+		}
 	case state.Found:
 		now = because(fmt.Sprintf("%s is not meshgen's%s", r.Target, sinceWhen(r.Found)), r.Why)
 		next = fmt.Sprintf("%s is left alone; a resource that is to have the name is held or refused, as its policy says", r.Target)

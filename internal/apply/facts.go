@@ -142,7 +142,7 @@ func (j judgement) occupantFacts(t state.Transition, f map[string]string, put fu
 	by, there := j.seen.Taken[t.To]
 	record := j.records[t.To]
 	f["observed.exists"] = strconv.FormatBool(there)
-	f["observed.released"] = strconv.FormatBool(record.Origin == state.OriginReleased)
+	f["observed.released"] = strconv.FormatBool(record.Origin == state.OriginReleased && record.Why == state.ByHand)
 	if !there {
 		return
 	}

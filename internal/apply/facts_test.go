@@ -42,7 +42,7 @@ func factory() judgement {
 	}
 	b.inTheWay = []state.Record{
 		{Target: "container:gitea", State: state.Found, Origin: "found"},
-		{Target: "volume:data", State: state.Found, Origin: state.OriginReleased, Last: state.Moment{Generation: 3}},
+		{Target: "volume:data", State: state.Found, Origin: state.OriginReleased, Why: state.ByHand, Last: state.Moment{Generation: 3}},
 	}
 	b.seen.observed = state.Observed{
 		Files: map[units.Target]state.FileState{"file:/etc/x.ini": {Digest: state.TextDigest("by hand"), Meta: "0644 0:0"}},

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"meshgen/internal/simulated"
@@ -121,7 +122,7 @@ func (p *play) hand(verb, kind, name string) {
 		if comes && p.host.CreateNetwork(name, "") == nil {
 			for _, n := range p.host.Networks() {
 				if n.Name == name {
-					p.found.networks[name] = n.ID
+					p.found.networks[name] = strconv.Itoa(n.Born)
 				}
 			}
 		}
@@ -232,7 +233,7 @@ func (p *play) untouched() {
 	}
 	networks, volumes := map[string]string{}, map[string]int{}
 	for _, n := range p.host.Networks() {
-		networks[n.Name] = n.ID
+		networks[n.Name] = strconv.Itoa(n.Born)
 	}
 	for _, v := range p.host.Volumes() {
 		volumes[v.Name] = v.Born

@@ -28,8 +28,26 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 	for _, name := range slices.Sorted(maps.Keys(barred)) {
 		faults = append(faults, barred[name]...)
 	}
+	faults = append(faults, n.adoptedAsItIs(plan, desired)...)
 	others, err := n.othersNeed(ctx, plan, desired)
 	return append(faults, others...), err
+}
+
+// adoptedAsItIs refuses to make anew a network that was adopted: there is no copy of
+// it that could be given back.
+func (n *Node) adoptedAsItIs(plan Plan, desired state.Generation) units.Faults {
+	var faults units.Faults
+	for _, r := range desired.Resources {
+		t := units.Object(r)
+		record, _ := n.ledgerRecord(t)
+		if record.Adoption != nil && slices.Contains(plan.Free, t) {
+			faults = append(faults, units.Fault{
+				Position: r.Position, Message: fmt.Sprintf("%s: %s would have to be made anew, and was adopted as it is", r.Address, t),
+				Hint: "declare it as it was, or give this network another name",
+			})
+		}
+	}
+	return faults
 }
 
 // barred returns what keeps the units of a plan from being acted on, by unit.
@@ -50,7 +68,7 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if !slices.Contains(names, unit) {
 			continue
 		}
-		if path := defined[unit]; path != "" {
+		if path := defined[unit]; path != "" && !plan.adopts(units.Of(units.TargetUnit, unit)) {
 			faults[unit] = append(faults[unit], taken(r, units.Of(units.TargetUnit, unit), "defined by "+path))
 		}
 		if r.Address.Kind != units.KindContainer && r.Address.Kind != units.KindPod {
@@ -60,7 +78,7 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if err != nil {
 			return nil, err
 		}
-		if there && o.Labels[units.MarkLabel] == "" {
+		if there && o.Labels[units.MarkLabel] == "" && !plan.adopts(units.Object(r)) {
 			faults[unit] = append(faults[unit], taken(r, units.Object(r), objectHolder(units.Object(r), o)))
 		}
 	}

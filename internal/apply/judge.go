@@ -15,6 +15,9 @@ import (
 	"meshgen/units"
 )
 
+// operator is the name under which what was decided by hand is shown.
+const operator = "operator"
+
 const leaveIt = "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
 
 // judge decides the transitions that need it, and returns them with the
@@ -25,7 +28,7 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 	var refused units.Faults
 	for i, t := range b.transitions {
 		if policy.Offers(string(t.Kind)) != nil {
-			t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
+			t = j.decide(ctx, ask, t)
 		}
 		t, hint := j.hold(t)
 		if t.Decision == state.Refuse {
@@ -56,6 +59,7 @@ type judgement struct {
 	running    map[string]host.Unit // units, by name
 	// records are what the ledger has of what is ours, and of what is in the way.
 	records  map[units.Target]state.Record
+	operator map[units.Address]bool           // that the operator has adopt what is in their way
 	old, now map[units.Address]units.Resource // before and desired
 	unit     map[units.Address]state.Unit     // desired
 	holder   map[units.Target]units.Resource  // before, by the first target
@@ -65,7 +69,7 @@ func newJudgement(b before, desired state.Generation) judgement {
 	j := judgement{
 		at: b.at, node: desired.Node, adopted: desired.Adopted, generation: b.generation.Number, seen: b.seen.observed, running: b.seen.units,
 		records: map[units.Target]state.Record{}, old: byAddress(b.generation), now: byAddress(desired),
-		unit: map[units.Address]state.Unit{}, holder: map[units.Target]units.Resource{},
+		operator: b.operated(), unit: map[units.Address]state.Unit{}, holder: map[units.Target]units.Resource{},
 	}
 	for _, r := range slices.Concat(b.inTheWay, b.records) {
 		j.records[r.Target] = r
@@ -94,6 +98,21 @@ func (j judgement) of(t state.Transition) units.Resource {
 		return r
 	}
 	return j.was(t)
+}
+
+// decide has the policy of the resource decide, where its owner has not: by
+// meshgen adopt, or by meshgen release before.
+func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) state.Transition {
+	switch {
+	case t.Kind == state.Takeover && j.operator[t.Resource]:
+		t.Decision, t.Policy = state.Adopt, operator
+	case t.Kind == state.Takeover && j.seen.Taken[t.To].Released:
+		t.Decision, t.Policy = state.Hold, operator
+		t.Reason += "; it was " + state.ByHand
+	default:
+		t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
+	}
+	return t
 }
 
 // hold holds to what no policy may decide otherwise, and puts what was decided in

@@ -78,6 +78,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		if seen.units, err = n.Systemd.Units(ctx, names); err != nil {
 			return sight{}, err
 		}
+		n.unmasked(records, seen.units)
 		details, err := n.Systemd.Details(ctx, due)
 		if err != nil {
 			return sight{}, err
@@ -85,9 +86,11 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		for name, d := range details {
 			seen.invocations[name] = d.Invocation
 		}
-		if seen.foreign, err = n.foreign(ctx, going(desired, records)); err != nil {
+		goes := going(desired, records)
+		if seen.foreign, err = n.foreign(ctx, goes); err != nil {
 			return sight{}, err
 		}
+		n.foundQuadlets(goes, seen.foreign)
 	}
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
 		return sight{}, err
@@ -106,6 +109,34 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		}
 	}
 	return seen, nil
+}
+
+// foundQuadlets adds those of the units that go whose Quadlets were to be adopted
+// and lie in their places: what podman's generator makes of one lies where ours do.
+func (n *Node) foundQuadlets(goes []string, foreign map[string]string) {
+	for _, name := range goes {
+		r, _ := n.ledgerRecord(units.Of(units.TargetUnit, name))
+		if r.Adoption == nil || r.Adoption.What != wasQuadlet {
+			continue
+		}
+		if path := generator.Quadlets(n.Layout.Root)[name]; path != "" {
+			foreign[name] = relative(n.Layout, path)
+		}
+	}
+}
+
+// unmasked takes units for what they are once systemd has read its units again: one
+// whose mask was adopted is masked no more, and systemd may not know it yet where a
+// switch was cut short.
+func (n *Node) unmasked(records []state.Record, now map[string]host.Unit) {
+	for _, r := range records {
+		name := r.Target.Name()
+		u := now[name]
+		if r.Adoption != nil && r.Adoption.What == wasMask && u.Load == "masked" && generator.Definition(n.Layout.Root, name) == "" {
+			u.Load = "loaded"
+			now[name] = u
+		}
+	}
 }
 
 // keptOtherwise says of a file that was let be, and is declared again, that it is

@@ -55,6 +55,11 @@ type Podman interface {
 	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
+	InspectContainer(ctx context.Context, id string) (host.Inspection, error)
+	StopContainer(ctx context.Context, id string) error
+	StartContainer(ctx context.Context, id string) error
+	RenameContainer(ctx context.Context, id, name string) error
+	SetRestart(ctx context.Context, id, policy string) error
 	RemoveContainer(ctx context.Context, id string) error
 	RemovePod(ctx context.Context, id string) error
 	RemoveNetwork(ctx context.Context, name string) error

@@ -281,6 +281,9 @@ func (p Plan) origin(t units.Target) (origin, of string) {
 			return originPartial, string(c.From)
 		}
 	}
+	if p.adopts(t) {
+		return state.OriginAdopted, ""
+	}
 	return "written", ""
 }
 

@@ -22,6 +22,9 @@ type Handover struct {
 // Plan is what a switch does to the machine. Each list stands for a step; the
 // steps are taken in this order.
 type Plan struct {
+	// Adopt are found things whose places are taken; the copies come first, and they
+	// are put aside right before the new set is in force.
+	Adopt []Adoption
 	// Rescue are units that are up and whose definition systemd has lost.
 	Rescue []string
 	// Stop are the units that cannot be handed over, or whose names or ports
@@ -63,6 +66,8 @@ type Plan struct {
 	Dependents []string
 	// Last is the job of the unit that the switch runs in.
 	Last Last
+	// Release are names of what was adopted and is given back.
+	Release []units.Target
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -91,14 +96,14 @@ func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+	return len(p.Adopt)+len(p.Release)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
 		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
-	return Plan{Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
+	return Plan{Adopt: p.Adopt, Release: p.Release, Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
 }
 
 // TakenDown are the units that are up and that the plan stops, if only to start
@@ -161,6 +166,9 @@ type before struct {
 	at          time.Time          // of the look
 	inTheWay    []state.Record     // of what is taken, and not ours
 	transitions []state.Transition // judged
+	adopt       []Adoption         // of what was decided so
+	adopted     []state.Record     // what was adopted and was not given back, gone names too
+	operator    []units.Target     // adopted by the operator's word
 	// begins says that the switch was not begun before: what is done once, and
 	// before the flip, is for that alone.
 	begins bool
@@ -186,6 +194,8 @@ func makePlan(b before, desired state.Generation) Plan {
 	for _, r := range b.records {
 		p.record[r.Target] = r
 	}
+	p.plan.Adopt = b.adopt
+	p.releases()
 	for _, t := range b.transitions {
 		switch {
 		case t.Kind == state.Remove:
@@ -258,12 +268,15 @@ func (p *planner) names() {
 	}
 	for _, r := range p.records {
 		switch {
-		case declared[r.Target] || r.State == state.Held:
+		case declared[r.Target] || r.State == state.Held || slices.Contains(p.plan.Release, r.Target):
 		case r.Target.Kind() == units.TargetDir && (p.holdsDeclared(r.Target, declared) || p.isMountedAt(r)):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		case p.seen.inUse[r.Target]:
 		default:
+			if r.Adoption != nil {
+				p.because("retire", string(r.Target), "what it was is kept; meshgen release "+string(r.Target)+" gives it back")
+			}
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}
 	}
@@ -276,6 +289,9 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
+	case r.Adoption != nil && r.Adoption.What == wasNetwork: // used as it was found: there is no copy
+		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
+		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
 		p.because("hold", string(r.Target), "it was there before, or holds data")
 		return true
@@ -343,7 +359,7 @@ func (p *planner) files() {
 		want := state.FileState{Digest: r.File.Digest, Meta: state.FileMeta(*r.File)}
 		record := p.record[t]
 		lies, there := p.seen.observed.Files[t]
-		if p.kept[t] || (there && lies == want && record.State == state.Live) {
+		if p.kept[t] || (there && lies == want && (record.State == state.Live || p.plan.adopts(t))) {
 			continue
 		}
 		p.plan.Write = append(p.plan.Write, r)
@@ -500,6 +516,10 @@ func (p *planner) bridgeable(name string) bool {
 	for _, u := range p.generation.Units {
 		had[u.Name] = u
 	}
+	r := p.resource[p.unit[name].Resource]
+	if p.plan.adopts(units.Of(units.TargetUnit, name)) || p.plan.adopts(units.Object(r)) {
+		return false // its name is free when what has it is put aside
+	}
 	if _, ok := had[name]; ok && p.generation.Number != p.desired.Number {
 		return false
 	}
@@ -548,6 +568,9 @@ func (p *planner) bridge() []string {
 
 // newUnit plans for a unit that the ledger does not have live.
 func (p *planner) newUnit(u state.Unit) {
+	if p.takesPlace(u) {
+		return
+	}
 	if _, ok := p.handover[u.Name]; ok || p.start[u.Name] || p.seen.units[u.Name].Up() || p.wasMasked(u.Resource) {
 		return
 	}
@@ -577,7 +600,7 @@ func (p *planner) finish() Plan {
 		}
 	}
 	for name, u := range p.seen.units {
-		if u.Load == "masked" { // systemd starts none of them
+		if u.Load == "masked" && !p.plan.adopts(units.Of(units.TargetUnit, name)) { // systemd starts none of them
 			if p.start[name] && (p.stop[name] || p.undoes()) {
 				p.plan.Barred = append(p.plan.Barred, name)
 			}

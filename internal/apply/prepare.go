@@ -25,6 +25,7 @@ type Prepared struct {
 
 	before   before
 	compiled Compiled
+	input    Input // without what is held
 }
 
 // Prepare compiles the input, looks at the machine, compares and judges. The
@@ -51,9 +52,12 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err := n.unclaimed(ctx); err != nil {
 		return Prepared{}, err
 	}
-	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled}
+	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled, input: in}
 	p.before.lost = lost
 	if err := n.judge(ctx, &p, in, current, base, damaged); err != nil || len(p.Rejected) > 0 {
+		return p, err
+	}
+	if err := n.adoptDecided(ctx, &p, in, current); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}
 	compiled = p.compiled
@@ -92,6 +96,7 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 			return err
 		}
 		p.before.lost = lost
+		p.before.operator, p.input = in.Adopt, in
 		judged, refused := judge(ctx, p.before, p.compiled.Generation, n.asker(current.Number))
 		p.before.transitions = judged
 		p.Transitions = withTaken(judged, held)
@@ -114,6 +119,30 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 			return err
 		}
 	}
+}
+
+// adoptDecided looks closer at what was decided to be adopted. That makes a new
+// generation, whatever else there is to do: what it adopts is given back where it
+// does not stand.
+func (n *Node) adoptDecided(ctx context.Context, p *Prepared, in Input, current state.Generation) (err error) {
+	if p.Rejected = notInTheWay(in.Adopt, p.Transitions, in.Resources, p.Held); len(p.Rejected) > 0 {
+		return nil
+	}
+	adopts := slices.ContainsFunc(p.Transitions, func(t state.Transition) bool { return t.Decision == state.Adopt })
+	if !adopts {
+		return nil
+	}
+	if p.compiled.Generation.Number > 0 {
+		if p.compiled, err = Compile(ctx, n.Layout, n.Converter, p.input, state.Generation{}); err != nil {
+			return err
+		}
+	}
+	number, err := n.nextNumber(p.compiled.Generation, current)
+	if err != nil {
+		return err
+	}
+	p.before.adopt, p.Rejected, err = n.adopt(ctx, *p, number)
+	return err
 }
 
 // withTaken adds the takeovers that are held to the other transitions.
@@ -150,7 +179,7 @@ func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Pl
 // dependents returns the units that are up and that systemd takes down with
 // those that the plan takes down, beside those that the plan has a part for.
 func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
-	down := plan.TakenDown()
+	down := append(plan.TakenDown(), plan.stopsFound()...)
 	names, err := n.Systemd.Dependents(ctx, down)
 	if err != nil {
 		return nil, err
@@ -166,7 +195,7 @@ func (n *Node) dependents(ctx context.Context, plan Plan) ([]string, error) {
 // compile spares the work where the manifest is that of the generation in force
 // and the converter the one that made it.
 func (n *Node) compile(ctx context.Context, in Input, current state.Generation) (Compiled, error) {
-	same := current.Number > 0 && in.Digest == current.Manifest && sameHeld(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter
+	same := current.Number > 0 && len(in.Released) == 0 && in.Digest == current.Manifest && sameHeld(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter
 	if same && len(in.Held) == 0 {
 		return Compiled{Generation: current}, nil
 	}
@@ -238,6 +267,7 @@ func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, a
 	if b.seen, err = n.look(ctx, desired, b.records); err != nil {
 		return b, err
 	}
+	b.adopted = n.adopted()
 	b.at = time.Now()
 	for t := range b.seen.observed.Taken {
 		if r, known := n.ledgerRecord(t); known && r.State == state.Found {

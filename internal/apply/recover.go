@@ -133,7 +133,8 @@ func sweepOwn(l state.Layout) {
 // conversions.
 func sweepTemps(l state.Layout) {
 	generator.SweepConversions()
-	for _, dir := range []string{l.Config, l.State, l.Backups()} {
+	adopted, _ := filepath.Glob(l.Adopted() + "/*") // the pattern is sound
+	for _, dir := range append([]string{l.Config, l.State, l.Backups()}, adopted...) {
 		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
 			_, _ = durable.Sweep("/", resolved) // litter, that does no harm
 		}
@@ -172,6 +173,7 @@ func (n *Node) advance(ctx context.Context, from, to state.Generation, o Options
 // brought up by it.
 func (n *Node) again(ctx context.Context, from, to state.Generation, idle []string, progress Progress) (*move, error) {
 	sweep(n.Layout, from, to)
+	n.sweepAdopted()
 	n.forget()
 	b, err := n.lookBefore(ctx, from, to, nil)
 	if err != nil {
@@ -245,6 +247,20 @@ func sweep(l state.Layout, generations ...state.Generation) {
 	_, _ = durable.Sweep(l.Root, dirs...) // litter, and none of it lies where a link leads
 }
 
+// sweepAdopted removes the temporaries that one that was cut short may have left
+// beside the places of what was adopted.
+func (n *Node) sweepAdopted() {
+	var dirs []string
+	for _, r := range n.adopted() {
+		for _, f := range r.Adoption.Files {
+			if dir := filepath.Dir(f.Path); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	_, _ = durable.Sweep(n.Layout.Root, dirs...) // litter, as above
+}
+
 // retreat brings back the set that an unfinished switch came from, with the units
 // that were up and down before as far as that is known.
 func (n *Node) retreat(ctx context.Context, from, to state.Generation, result state.Result, was undo, progress Progress) (Outcome, error) {
@@ -271,6 +287,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 	out.Failed = m.reports(ctx)
 	out.Incomplete = len(m.failed) > 0
 	events, left := m.retire(ctx)
+	left = errors.Join(left, m.left)
 	for _, name := range idle {
 		events = append(events, state.Event{Kind: state.EventDue, Generation: to.Number, Target: units.Of(units.TargetUnit, name), Why: state.Withdrawn})
 	}

@@ -50,7 +50,9 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		}
 		events = append(events, e)
 	}
-	return append(events, m.hold()...), errors.Join(append(errs, m.removeOldListens())...)
+	lost, err := m.asidesLost(ctx)
+	events = append(append(events, m.hold()...), lost...)
+	return events, errors.Join(append(errs, err, m.removeOldListens())...)
 }
 
 // retiringOrder puts units before the objects that they run, and files before
@@ -271,7 +273,12 @@ func (m *move) removeMadeBy(ctx context.Context, unit state.Record) error {
 	return nil
 }
 
+// marked reports whether a podman object is the one that the ledger means: it bears
+// our mark, or it was adopted, and was not made anew since.
 func marked(o host.Object, r state.Record) bool {
+	if r.Adoption != nil && (r.Adoption.What == wasVolume || r.Adoption.What == wasNetwork) && r.Adoption.ID == born(o) {
+		return true
+	}
 	mark := o.Labels[units.MarkLabel]
 	if mark == r.Resource.String() {
 		return true

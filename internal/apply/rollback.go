@@ -38,7 +38,7 @@ func (n *Node) Earlier(number int) (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Held: g.Held, Of: number}
+	in := Input{Node: g.Node, Adopted: g.Adopted, Digest: g.Manifest, Resources: slices.Clone(g.Resources), Held: g.Held, Of: number, Released: n.adoptedSince(g)}
 	if in.Moved, err = n.movesBack(number, numbers); err != nil {
 		return Input{}, err
 	}

@@ -27,6 +27,8 @@ type Standing struct {
 	// Since is when the unit's state last changed; of what has no unit, when it
 	// was last written.
 	Since time.Time `json:"since,omitzero"`
+	// Adopted are those of the targets that were adopted, and can be given back.
+	Adopted []units.Target `json:"adopted,omitempty"`
 	// Drift says what other hands did to it; "" where that is nothing.
 	Drift string `json:"drift,omitempty"`
 }
@@ -54,6 +56,9 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 		s := Standing{Address: r.Address, Kind: r.Address.Kind, Targets: units.Targets(r), State: "live", Unit: units.Unit(r)}
 		for _, t := range s.Targets {
 			declared[t] = true
+			if record, ok := n.ledgerRecord(t); ok && record.Adoption != nil {
+				s.Adopted = append(s.Adopted, t)
+			}
 		}
 		if h, held := holding(g, r.Address); held {
 			s.Why = "held as it was: " + h.Why()

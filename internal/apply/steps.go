@@ -40,6 +40,9 @@ func (p Plan) Steps() []Step {
 			steps = append(steps, Step{Op: op, Target: units.Of(units.TargetUnit, name), Reason: p.Reason(op, name)})
 		}
 	}
+	for _, a := range p.Adopt {
+		steps = append(steps, a.step())
+	}
 	for _, name := range p.Rescue {
 		steps = append(steps, Step{Op: "rescue", Target: units.Of(units.TargetUnit, name), Reason: "its recorded definition is put back"})
 	}
@@ -73,8 +76,11 @@ func (p Plan) Steps() []Step {
 	}
 	for _, t := range p.Retire {
 		if t.Kind() != units.TargetPort {
-			steps = append(steps, Step{Op: "retire", Target: t})
+			steps = append(steps, Step{Op: "retire", Target: t, Reason: p.Reason("retire", string(t))})
 		}
+	}
+	for _, t := range p.Release {
+		steps = append(steps, Step{Op: "release", Target: t, Reason: "what it was is given back"})
 	}
 	for _, t := range p.Hold {
 		steps = append(steps, Step{Op: "hold", Target: t, Reason: p.Reason("hold", string(t))})

@@ -172,6 +172,9 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 		}
 		events = append(events, e)
 	}
+	for _, a := range plan.Adopt {
+		events = append(events, a.events()...)
+	}
 	return slices.Concat(events, n.due(plan, events), plan.Last.due()), nil
 }
 
@@ -272,6 +275,7 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 	var events []state.Event
 	if err == nil { // else systemd may still have what is to go, and could start it again
 		events, err = m.retire(ctx)
+		err = errors.Join(err, m.giveBack(ctx))
 	}
 	if err != nil || len(failed) > 0 {
 		out.Result = state.Failed

@@ -49,10 +49,12 @@ type Object struct {
 	Infra   bool
 	// Created is not known of all objects.
 	Created time.Time
-	// Driver, Options and Mountpoint are a volume's alone. Its data lies at
-	// Mountpoint.
+	// Driver and Options are a volume's or a network's, Subnets and Internal a
+	// network's alone, and Mountpoint, where the data lies, a volume's.
 	Driver     string
 	Options    map[string]string
+	Subnets    []string
+	Internal   bool
 	Mountpoint string
 }
 
@@ -144,13 +146,24 @@ func (p Podman) Networks(ctx context.Context) ([]Object, error) {
 		ID      string            `json:"id"`
 		Labels  map[string]string `json:"labels"`
 		Created time.Time         `json:"created"`
+		Driver  string            `json:"driver"`
+		Options map[string]string `json:"options"`
+		Subnets []struct {
+			Subnet string `json:"subnet"`
+		} `json:"subnets"`
+		Internal bool `json:"internal"`
 	}
 	if err := p.list(ctx, &list, "network", "ls", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, n := range list {
-		found[i] = Object{Name: n.Name, ID: n.ID, Labels: n.Labels, Created: n.Created}
+		found[i] = Object{
+			Name: n.Name, ID: n.ID, Labels: n.Labels, Created: n.Created, Driver: n.Driver, Options: n.Options, Internal: n.Internal,
+		}
+		for _, s := range n.Subnets {
+			found[i].Subnets = append(found[i].Subnets, s.Subnet)
+		}
 	}
 	return found, nil
 }
@@ -258,7 +271,13 @@ func (p Podman) RemoveVolume(ctx context.Context, name string) error {
 }
 
 func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
+	return p.runWith(ctx, nil, args...)
+}
+
+// runWith runs podman with an environment; nil is our own.
+func (p Podman) runWith(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
+	cmd.Env = env
 	// A key on the terminal is for the switch, which goes on to its end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer

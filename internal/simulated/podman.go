@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"meshgen/internal/host"
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -27,12 +28,14 @@ type Container struct {
 	Volumes         []string
 	Ports           []units.Port
 	Environment     []string
-	Deaf            bool // to SIGTERM
+	Deaf            bool   // to SIGTERM
+	Restart         string // its restart policy
 }
 
 // Network is one in podman's storage.
 type Network struct {
 	ID, Name string
+	Born     int // tells it from another of its name, as its id does not
 	Labels   map[string]string
 	Subnet   netip.Prefix // not valid where podman chose one
 }
@@ -72,7 +75,7 @@ func (p podman) containers(of func(Container) bool) []host.Object {
 func (p podman) Volumes(context.Context) ([]host.Object, error) {
 	var found []host.Object
 	for _, v := range p.h.Volumes() {
-		found = append(found, host.Object{Name: v.Name, ID: v.Name, Labels: v.Labels})
+		found = append(found, host.Object{Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: "local", Created: time.Unix(int64(v.Born), 0)})
 	}
 	return found, nil
 }
@@ -80,7 +83,11 @@ func (p podman) Volumes(context.Context) ([]host.Object, error) {
 func (p podman) Networks(context.Context) ([]host.Object, error) {
 	var found []host.Object
 	for _, n := range p.h.Networks() {
-		found = append(found, host.Object{Name: n.Name, ID: n.ID, Labels: n.Labels})
+		o := host.Object{Name: n.Name, ID: n.ID, Labels: n.Labels, Driver: "bridge", Created: time.Unix(int64(n.Born), 0)}
+		if n.Subnet.IsValid() {
+			o.Subnets = []string{n.Subnet.String()}
+		}
+		found = append(found, o)
 	}
 	return found, nil
 }
@@ -265,7 +272,7 @@ func (h *Host) lose(id string) {
 }
 
 func (h *Host) createNetwork(name, subnet string, labels map[string]string) error {
-	n := &Network{ID: h.newID(), Name: name, Labels: labels}
+	n := &Network{ID: state.TextDigest(name), Name: name, Born: h.next(), Labels: labels}
 	if subnet != "" {
 		var err error
 		if n.Subnet, err = netip.ParsePrefix(subnet); err != nil {

@@ -1,0 +1,559 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshgen/generator"
+	"meshgen/internal/hint"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Adoption is a found thing whose place a switch takes, after it has put it where
+// it can be given back from.
+type Adoption struct {
+	Target   units.Target
+	Resource units.Address
+	Was      state.Adoption
+	// Kept is the directory of the copies, on the host; "" where there are none.
+	Kept string
+	// Same says that it is what is declared: it runs on, or lies on, as it is.
+	Same bool
+}
+
+// What a found thing is: [state.Adoption].
+const (
+	wasContainer = "container"
+	wasVolume    = "volume"
+	wasNetwork   = "network"
+	wasFile      = "file"
+	wasUnit      = "unit"
+	wasQuadlet   = "quadlet"
+	wasMask      = "mask"
+)
+
+// adoption looks closer at what is to be adopted.
+type adoption struct {
+	node     *Node
+	compiled Compiled
+	seen     sight
+	number   int // of the generation that adopts
+	resource map[units.Address]units.Resource
+
+	adopted []Adoption
+	faults  units.Faults
+}
+
+// adopt returns what the transitions were decided to adopt, with all that it takes
+// to give it back, and the faults of what cannot be given back or cannot be as it
+// is declared.
+func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, units.Faults, error) {
+	a := adoption{node: n, compiled: p.compiled, seen: p.before.seen, number: number, resource: byAddress(p.compiled.Generation)}
+	var objects []state.Transition
+	for _, t := range p.Transitions {
+		if t.Kind != state.Takeover || t.Decision != state.Adopt {
+			continue
+		}
+		by := a.seen.observed.Taken[t.To]
+		switch by.What {
+		case wasUnit, wasQuadlet, wasMask:
+			if err := a.unit(t, by); err != nil {
+				return nil, nil, err
+			}
+		case wasFile, "symlink":
+			if err := a.file(t, by); err != nil {
+				return nil, nil, err
+			}
+		case wasContainer, wasVolume, wasNetwork:
+			objects = append(objects, t) // their units come first
+		case units.TargetPod:
+			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the container another name, or remove the pod by hand")
+		default:
+			a.fault(t, "what is no file cannot be kept", "move it out of the way by hand")
+		}
+	}
+	for _, t := range objects {
+		if err := a.object(ctx, t, a.seen.observed.Taken[t.To]); err != nil {
+			return nil, nil, err
+		}
+	}
+	a.quadletsNeed()
+	return a.adopted, a.faults, nil
+}
+
+func (a *adoption) fault(t state.Transition, message, hint string) {
+	a.faults = append(a.faults, units.Fault{
+		Position: t.Position, Message: fmt.Sprintf("%s: %s cannot be adopted: %s", t.Resource, t.To, message), Hint: hint,
+	})
+}
+
+// holdIt is what can always be done instead.
+const holdIt = `or leave it alone with policy: takeover: "hold"`
+
+func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
+	was.Generation = a.number
+	if was.What == wasContainer || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
+		was.Dir = filepath.Join(adoptedDir, strconv.Itoa(a.number))
+	}
+	x := Adoption{Target: t.To, Resource: t.Resource, Was: was, Same: same}
+	if was.Dir != "" {
+		x.Kept = filepath.Join(a.node.Layout.State, was.Dir)
+	}
+	a.adopted = append(a.adopted, x)
+}
+
+// adoptedDir has the copies, below the state directory.
+const adoptedDir = "adopted"
+
+func (a *adoption) file(t state.Transition, by state.Occupant) error {
+	f, err := a.keep(t.To.Name())
+	if err != nil {
+		return err
+	}
+	a.add(t, state.Adoption{What: wasFile, ID: f.Digest, Files: []state.AdoptedFile{f}}, by.Same)
+	return nil
+}
+
+// keep says how a file or link is kept.
+func (a *adoption) keep(path string) (state.AdoptedFile, error) {
+	f := state.AdoptedFile{Path: path}
+	at := a.node.Layout.Path(path)
+	info, err := os.Lstat(at)
+	if err != nil {
+		return f, err
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		f.Link, err = os.Readlink(at)
+		return f, err
+	}
+	s, _, err := fileState(at)
+	f.Digest, f.Copy = s.Digest, copyName(path)
+	return f, err
+}
+
+// copyName returns the name of a path's copy, which systemd and podman would take
+// for no unit, and which fits: a file name has 255 bytes at most.
+func copyName(path string) string {
+	name := strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", "!")
+	if len(name) > 200 {
+		name = name[:100] + "…" + state.TextDigest(name)
+	}
+	return name + ".kept"
+}
+
+func (a *adoption) unit(t state.Transition, by state.Occupant) error {
+	name := t.To.Name()
+	if by.Path == "" {
+		a.fault(t, by.Words+", and there is no definition to keep", "stop it by hand, "+holdIt)
+		return nil
+	}
+	d, err := a.definition(t, name)
+	if err != nil || d.barred {
+		return err
+	}
+	up := a.seen.units[name].Up()
+	same := by.What == wasUnit && len(d.files) == 1+d.links && up && a.isAsDeclared(t.Resource, d.files[0].Path)
+	a.add(t, state.Adoption{What: by.What, Unit: name, Running: up, Files: d.files}, same)
+	return nil
+}
+
+// isAsDeclared reports whether a unit file says what the unit of a resource is to
+// say, but for our mark.
+func (a *adoption) isAsDeclared(r units.Address, path string) bool {
+	text, err := os.ReadFile(a.node.Layout.Path(path))
+	return err == nil && slices.ContainsFunc(a.compiled.Generation.Units, func(u state.Unit) bool {
+		return u.Resource == r && u.Digest == units.RunDigest(string(text))
+	})
+}
+
+// defined is all that defines a unit on a machine, or changes or enables it, and
+// that is its owner's.
+type defined struct {
+	files  []state.AdoptedFile
+	links  int // how many of the files are links that enable it
+	barred bool
+}
+
+// definition collects what has to be taken out of the way for a unit, or says what
+// cannot be.
+func (a *adoption) definition(t state.Transition, unit string) (d defined, err error) {
+	root := a.node.Layout.Root
+	var paths []string
+	for _, path := range generator.Definers(root, unit) {
+		path = relative(a.node.Layout, path)
+		switch {
+		case strings.HasPrefix(path, "/usr/"):
+			d.barred = true
+			a.fault(t, unit+" is defined by "+path+", which is a package's", "disable it by hand, "+holdIt)
+		case strings.HasPrefix(path, "/run/systemd/transient/"):
+			d.barred = true
+			a.fault(t, unit+" is transient: systemd alone has its definition", "stop it by hand, "+holdIt)
+		case a.isAlias(path):
+			d.barred = true
+			a.fault(t, path+" is another name of a unit that is to stay", "take the alias away by hand, "+holdIt)
+		}
+		paths = append(paths, path)
+		if isQuadlet(path) {
+			paths = append(paths, a.within(path+".d")...)
+		}
+	}
+	if len(paths) == 0 {
+		return d, nil
+	}
+	for _, dir := range ownerDirs {
+		paths = append(paths, a.within(filepath.Join(dir, unit+".d"))...)
+	}
+	links := a.enablement(unit)
+	for _, path := range append(paths, links...) {
+		if at, is := obstacle(a.node.Layout, filepath.Dir(path)); at != "" {
+			d.barred = true
+			a.fault(t, path+": "+at+" is a "+is, "the way to a file has to be of directories: no link is followed")
+			continue
+		}
+		f, err := a.keep(path)
+		if err != nil {
+			return d, err
+		}
+		d.files = append(d.files, f)
+	}
+	d.links = len(links)
+	return d, nil
+}
+
+// ownerDirs are where an owner defines units, changes and enables them: systemd.unit(5).
+//
+//nolint:gochecknoglobals // a constant list
+var ownerDirs = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system"}
+
+// isAlias reports whether a path is a link to a unit of another name.
+func (a *adoption) isAlias(path string) bool {
+	to, err := os.Readlink(a.node.Layout.Path(path))
+	return err == nil && isUnitName(to) && filepath.Base(to) != filepath.Base(path)
+}
+
+// within returns the files and links in a directory of drop-ins.
+func (a *adoption) within(dir string) []string {
+	entries, _ := os.ReadDir(a.node.Layout.Path(dir)) // systemd reads none that cannot be read
+	var paths []string
+	for _, e := range entries {
+		if (e.Type().IsRegular() || e.Type()&os.ModeSymlink != 0) && !strings.HasPrefix(e.Name(), "50-meshgen-") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
+}
+
+// enablement returns the links by which a unit is enabled, and its aliases with
+// theirs.
+func (a *adoption) enablement(unit string) []string {
+	names := []string{unit}
+	var links []string
+	for _, dir := range ownerDirs {
+		entries, _ := os.ReadDir(a.node.Layout.Path(dir))
+		for _, e := range entries {
+			to, err := os.Readlink(a.node.Layout.Path(filepath.Join(dir, e.Name())))
+			if err == nil && e.Name() != unit && filepath.Base(to) == unit && isUnitName(e.Name()) {
+				names = append(names, e.Name())
+				links = append(links, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	for _, dir := range ownerDirs {
+		for _, kind := range []string{"wants", "requires", "upholds"} {
+			for _, name := range names {
+				found, _ := filepath.Glob(a.node.Layout.Path(dir) + "/*." + kind + "/" + name) // the pattern is sound
+				for _, path := range found {
+					if _, err := os.Readlink(path); err == nil {
+						links = append(links, relative(a.node.Layout, path))
+					}
+				}
+			}
+		}
+	}
+	return links
+}
+
+// quadletsNeed refuses to take away a Quadlet that another of the owner's refers
+// to: podman's generator would drop that one.
+func (a *adoption) quadletsNeed() {
+	taken := map[string]units.Address{} // by the path of a Quadlet
+	for _, x := range a.adopted {
+		for _, f := range x.Was.Files {
+			if isQuadlet(f.Path) && filepath.Ext(f.Path) != ".conf" {
+				taken[f.Path] = x.Resource
+			}
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	others := generator.Quadlets(a.node.Layout.Root)
+	for _, service := range slices.Sorted(maps.Keys(others)) {
+		path := relative(a.node.Layout, others[service])
+		text, err := os.ReadFile(others[service])
+		if _, goes := taken[path]; goes || err != nil {
+			continue
+		}
+		for _, quadlet := range slices.Sorted(maps.Keys(taken)) {
+			if r := taken[quadlet]; refersTo(string(text), filepath.Base(quadlet)) {
+				a.faults = append(a.faults, units.Fault{
+					Position: a.resource[r].Position,
+					Message:  fmt.Sprintf("%s: %s cannot be adopted: %s refers to it", r, quadlet, path),
+					Hint:     "adopt both in one switch, " + holdIt,
+				})
+			}
+		}
+	}
+}
+
+// refersTo reports whether a value of a Quadlet begins with the name of another.
+func refersTo(text, name string) bool {
+	for line := range strings.Lines(text) {
+		_, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		for word := range strings.FieldsSeq(value) {
+			word, _, _ = strings.Cut(word, ":")
+			if word == name || strings.HasSuffix(word, "="+name) || strings.Contains(word, "="+name+",") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (a *adoption) object(ctx context.Context, t state.Transition, by state.Occupant) error {
+	o, there, err := a.node.object(ctx, t.To)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return hint.Add(fmt.Errorf("%s: gone since it was looked at", t.To), "switch again")
+	}
+	made := madeWith(a.text(t.Resource))
+	switch {
+	case by.What == wasContainer:
+		return a.container(ctx, t, o)
+	case by.What == wasVolume && !made.fitsVolume(o):
+		a.fault(t, "its driver or options are otherwise than declared, and podman cannot change a volume that exists",
+			"declare it as it is, "+holdIt)
+	case by.What == wasNetwork && !made.fitsNetwork(o):
+		a.fault(t, "its driver, subnet or options are otherwise than declared, and it is used as it is",
+			"declare it as it is, "+holdIt)
+	default:
+		a.add(t, state.Adoption{What: by.What, ID: born(o)}, true)
+	}
+	return nil
+}
+
+// born tells a volume or a network from a later one of its name. A network's id is
+// a digest of its name, and a volume has none.
+func born(o host.Object) string { return o.Created.UTC().Format("2006-01-02T15:04:05.999999999Z") }
+
+// text returns the service that makes the object of a resource.
+func (a *adoption) text(r units.Address) string {
+	path := filepath.Join(generator.NormalDir, units.Unit(a.resource[r]))
+	if text, fresh := a.compiled.Tree.Files[path]; fresh {
+		return string(text)
+	}
+	text, _ := os.ReadFile(filepath.Join(a.node.Layout.Current(), path)) //nolint:gosec // of a generation; without it nothing fits
+	return string(text)
+}
+
+// objectOptions are what a service tells podman of a volume or a network that it
+// makes.
+type objectOptions struct {
+	driver   string
+	options  map[string]string
+	subnets  []string
+	internal bool
+}
+
+// madeWith reads the command of a service that makes an object.
+func madeWith(service string) objectOptions {
+	m := objectOptions{options: map[string]string{}}
+	for line := range strings.Lines(service) {
+		command, ok := strings.CutPrefix(line, "ExecStart=")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(strings.ReplaceAll(command, `"`, ""))
+		for i, word := range words {
+			key, value, given := strings.Cut(word, "=")
+			if !given && i+1 < len(words) {
+				value = words[i+1]
+			}
+			switch key {
+			case "--driver":
+				m.driver = value
+			case "--subnet":
+				m.subnets = append(m.subnets, value)
+			case "--internal":
+				m.internal = true
+			case "--opt", "-o":
+				if name, v, ok := strings.Cut(value, "="); ok {
+					m.options[name] = v
+				}
+			}
+		}
+	}
+	return m
+}
+
+func (m objectOptions) fitsVolume(o host.Object) bool {
+	return cmp.Or(m.driver, "local") == cmp.Or(o.Driver, "local") && maps.Equal(m.options, o.Options)
+}
+
+func (m objectOptions) fitsNetwork(o host.Object) bool {
+	has := func(subnet string) bool { return slices.Contains(o.Subnets, subnet) }
+	return cmp.Or(m.driver, "bridge") == cmp.Or(o.Driver, "bridge") && m.internal == o.Internal && maps.Equal(m.options, o.Options) &&
+		!slices.ContainsFunc(m.subnets, func(s string) bool { return !has(s) })
+}
+
+func (a *adoption) container(ctx context.Context, t state.Transition, o host.Object) error {
+	if o.Pod != "" {
+		a.fault(t, "it is in the pod "+o.PodName+", which cannot be kept", "stop and remove the pod by hand, "+holdIt)
+		return nil
+	}
+	known, err := a.node.Podman.InspectContainer(ctx, o.ID)
+	if err != nil {
+		return err
+	}
+	was := state.Adoption{What: wasContainer, ID: o.ID, Running: o.Running}
+	if known.Restart != "no" {
+		was.Restart = known.Restart
+	}
+	if err := a.canUpdate(ctx, t, was.Restart); err != nil {
+		return err
+	}
+	if was.Unit, was.Files, err = a.runner(ctx, t, o); err != nil {
+		return err
+	}
+	switch {
+	case known.Remove && was.Unit != "": // its unit makes another each time
+	case known.Remove && o.Running:
+		a.fault(t, "podman removes it as it stops, and no unit makes it anew", "stop it by hand if nothing in it is needed, "+holdIt)
+		return nil
+	default:
+		if was.Aside, err = a.aside(ctx, o.Name); err != nil {
+			return err
+		}
+	}
+	a.add(t, was, false)
+	return nil
+}
+
+// aside returns a name that no container has, for one that is put aside.
+func (a *adoption) aside(ctx context.Context, name string) (string, error) {
+	containers, err := a.node.objects.get(ctx, units.TargetContainer)
+	base := fmt.Sprintf("%s.adopted-%d", name, a.number)
+	aside := base
+	for n := 2; containers[aside].ID != ""; n++ {
+		aside = base + "-" + strconv.Itoa(n)
+	}
+	return aside, err
+}
+
+// canUpdate refuses a container whose start at boot podman cannot take away.
+func (a *adoption) canUpdate(ctx context.Context, t state.Transition, restart string) error {
+	if restart == "" || a.node.Converter == nil {
+		return nil
+	}
+	version, err := a.node.Converter.Version(ctx)
+	var major, minor int
+	if _, scanErr := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && scanErr == nil && (major < 5 || (major == 5 && minor < 1)) {
+		a.fault(t, "podman "+version+" cannot take its restart policy away", "podman can from 5.1 on; stop and rename it by hand, "+holdIt)
+	}
+	return err
+}
+
+// runner returns the unit that runs a container, or is to start it, and what
+// defines that; nothing where it is a unit that is adopted itself.
+func (a *adoption) runner(ctx context.Context, t state.Transition, o host.Object) (unit string, files []state.AdoptedFile, err error) {
+	unit = o.Unit
+	if unit == "" {
+		if unit, err = a.starter(o); unit == "" || err != nil {
+			return "", nil, err
+		}
+	}
+	now, err := a.node.Systemd.Units(ctx, []string{unit})
+	if err != nil {
+		return "", nil, err
+	}
+	up := now[unit].Up()
+	if slices.ContainsFunc(a.adopted, func(x Adoption) bool { return x.Target == units.Of(units.TargetUnit, unit) }) {
+		if !up {
+			unit = ""
+		}
+		return unit, nil, nil
+	}
+	d, err := a.definition(t, unit)
+	switch {
+	case err != nil || d.barred:
+		return "", nil, err
+	case len(d.files) == 0 && up:
+		a.fault(t, unit+" runs it, and its definition is gone", "stop it by hand, "+holdIt)
+		return "", nil, nil
+	}
+	if err := a.othersWant(ctx, t, unit); err != nil {
+		return "", nil, err
+	}
+	if !up {
+		unit = ""
+	}
+	return unit, d.files, nil
+}
+
+// othersWant refuses to take away a unit that another unit cannot be without.
+func (a *adoption) othersWant(ctx context.Context, t state.Transition, unit string) error {
+	names, err := a.node.Systemd.Dependents(ctx, []string{unit})
+	if err != nil {
+		return err
+	}
+	found, err := a.node.Systemd.Units(ctx, names)
+	for _, name := range names {
+		if found[name].Up() {
+			a.fault(t, fmt.Sprintf("%s runs it, and %s needs that", unit, name), "stop "+name+" by hand, "+holdIt)
+		}
+	}
+	return err
+}
+
+// starter returns the owner's unit that has podman start or run a container.
+func (a *adoption) starter(o host.Object) (string, error) {
+	paths, err := ownUnits(a.node.Layout)
+	for _, path := range paths {
+		text, err := os.ReadFile(path) //nolint:gosec // a unit file of the machine
+		if err == nil && startsContainer(string(text), o) {
+			return filepath.Base(path), nil
+		}
+	}
+	return "", err
+}
+
+// startsContainer reports whether a unit's ExecStart= is podman's start of a
+// container, as podman generate systemd writes it.
+func startsContainer(text string, o host.Object) bool {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
+		words := strings.Fields(command)
+		if !ok || len(words) < 2 || filepath.Base(words[0]) != "podman" {
+			continue
+		}
+		verb := slices.ContainsFunc(words, func(w string) bool { return w == "start" || w == "run" || w == "restart" })
+		named := slices.ContainsFunc(words, func(w string) bool {
+			return w == o.Name || w == o.ID || w == "--name="+o.Name || (len(w) >= 12 && strings.HasPrefix(o.ID, w))
+		})
+		if verb && named {
+			return true
+		}
+	}
+	return false
+}

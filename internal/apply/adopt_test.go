@@ -1,0 +1,280 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"meshgen/internal/apply"
+	"meshgen/internal/simulated"
+	"meshgen/units"
+)
+
+// takeover is a machine that had a life before, and a manifest that wants all of
+// its names.
+type takeover struct {
+	*play
+	set []units.Resource
+}
+
+func newTakeover(t *testing.T, dir string) takeover {
+	t.Helper()
+	p := newPlay(dir, 1)
+	write := func(path, text string) {
+		at := p.host.Layout.Path(path)
+		p.must(os.MkdirAll(filepath.Dir(at), 0o755))
+		p.must(os.WriteFile(at, []byte(text), 0o640))
+	}
+	p.must(p.host.CreateNetwork("net", "10.99.5.0/24"))
+	p.must(p.host.CreateVolume("vat"))
+	p.must(p.host.RunContainer("hand", "localhost/probe:2", "net"))
+	p.must(p.host.RunContainer("bystander", "localhost/probe:2"))
+	write("/etc/containers/systemd/quad.container", "[Container]\nImage=localhost/probe:2\nContainerName=quad\n[Install]\nWantedBy=multi-user.target\n")
+	write("/etc/systemd/system/plain.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
+	write("/etc/systemd/system/plain.service.d/x.conf", "[Service]\nEnvironment=X=y\n")
+	p.must(os.MkdirAll(p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants"), 0o755))
+	p.must(os.Symlink("../plain.service", p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants/plain.service")))
+	write("/etc/systemd/system/bystander.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
+	write("/etc/x/one", "found\n")
+	p.must(os.Symlink("/nowhere", p.host.Layout.Path("/etc/x/link")))
+	p.must(p.host.Mask("masked.service"))
+	for _, unit := range []string{"quad.service", "plain.service", "bystander.service"} {
+		p.must(p.host.Start(unit))
+	}
+	for _, line := range []string{
+		"network m/net name=net subnet=5", "volume m/data name=vat", "container m/h unit=hand name=hand network=net volume=data",
+		"container m/q unit=quad name=quad", "container m/p unit=plain name=plain", "container m/m unit=masked name=masked",
+		"file m/f path=/etc/x/one content=1", "file m/l path=/etc/x/link content=2",
+	} {
+		p.step(line)
+	}
+	set := p.manifest.resources()
+	for i := range set {
+		set[i].Policy = map[string]string{"takeover": "adopt"}
+	}
+	p.host.OnStart, p.host.OnLost = nil, nil
+	p.host.OnRecover = func() { w := takeover{p, set}; w.recover(p.host.ConnectAtBoot) }
+	return takeover{p, set}
+}
+
+// found is all that must be as it was. A container of the owner's own hand is down
+// after a power cut where nothing gives it back, and so is no part of it then.
+func (w takeover) found(cut bool) string { //nolint:revive // less to tell, no other way
+	var b strings.Builder
+	for _, c := range w.host.Containers() {
+		switch {
+		case c.Unit != "":
+			fmt.Fprintf(&b, "container %s of %s, %t %v\n", c.Name, c.Unit, c.Running, c.Labels)
+		case cut:
+			fmt.Fprintf(&b, "container %s %s\n", c.Name, c.ID)
+		default:
+			fmt.Fprintf(&b, "container %s %s, %t\n", c.Name, c.ID, c.Running)
+		}
+	}
+	for _, n := range w.host.Networks() {
+		fmt.Fprintf(&b, "network %s %d\n", n.Name, n.Born)
+	}
+	for _, v := range w.host.Volumes() {
+		fmt.Fprintf(&b, "volume %s %d\n", v.Name, v.Born)
+	}
+	for _, name := range w.host.Units() {
+		if name != "bystander.service" || !cut {
+			fmt.Fprintf(&b, "up %s\n", name)
+		}
+	}
+	for _, dir := range []string{"/etc/x", "/etc/systemd", "/etc/containers"} {
+		w.must(filepath.WalkDir(w.host.Layout.Path(dir), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if e.Type()&fs.ModeSymlink != 0 {
+				to, err := os.Readlink(path)
+				fmt.Fprintf(&b, "link %s %s\n", path, to)
+				return err
+			}
+			text, _ := os.ReadFile(path)
+			fmt.Fprintf(&b, "file %s %v %v\n%s", path, info.Mode(), info.ModTime(), text)
+			return err
+		}))
+	}
+	return b.String()
+}
+
+// adopted says what is not meshgen's by now; "" where all is.
+func (w takeover) adopted() string {
+	wrong := ""
+	runs, aside := map[string]string{}, false
+	for _, c := range w.host.Containers() {
+		runs[c.Name] = fmt.Sprint(c.Labels[units.MarkLabel], " ", c.Running)
+		aside = aside || strings.HasPrefix(c.Name, "hand.adopted-") && !c.Running
+	}
+	for name, id := range map[string]string{"hand": "h", "quad": "q", "plain": "p", "masked": "m"} {
+		if runs[name] != "m/container/"+id+" true" {
+			wrong += fmt.Sprintf("container %s is %q\n", name, runs[name])
+		}
+	}
+	if !aside {
+		wrong += "nothing was put aside\n"
+	}
+	for _, path := range []string{
+		"/etc/containers/systemd/quad.container", "/etc/systemd/system/plain.service", "/etc/systemd/system/masked.service",
+		"/etc/systemd/system/multi-user.target.wants/plain.service", "/etc/systemd/system/plain.service.d/x.conf",
+	} {
+		if _, err := os.Lstat(w.host.Layout.Path(path)); err == nil {
+			wrong += path + " is there\n"
+		}
+	}
+	for _, name := range []string{"one", "link"} {
+		if info, err := os.Lstat(w.host.Layout.Path("/etc/x/" + name)); err != nil || !info.Mode().IsRegular() {
+			wrong += name + " is no file of ours\n"
+		}
+	}
+	return wrong
+}
+
+// recover runs a recovery, by the machine that connect reaches.
+func (w takeover) recover(connect apply.Connect) {
+	w.with(connect, func(node *apply.Node) error {
+		_, err := node.Recover(context.Background(), apply.Options{Rollback: true, Keep: 3}, func(apply.Event) {})
+		return err
+	})
+}
+
+// with has a node act until it is done, or its process dies.
+func (w takeover) with(connect apply.Connect, act func(*apply.Node) error) {
+	node, err := apply.OpenLocked(context.Background(), w.host.Layout, connect)
+	w.must(err)
+	defer func() {
+		v := recover()
+		w.must(node.Close())
+		if v != nil && v != any(simulated.Killed{}) {
+			panic(v)
+		}
+	}()
+	w.must(act(node))
+}
+
+// switchTo brings the set into force, or has names given back.
+func (w takeover) switchTo(release ...string) {
+	w.with(w.host.Connect, func(node *apply.Node) error {
+		ctx := context.Background()
+		in := apply.Input{Node: "n", Digest: "1", Resources: w.set}
+		for _, name := range release {
+			if name == "adopt" {
+				in.Adopt = []units.Target{"container:hand", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
+				continue
+			}
+			var err error
+			if in, err = node.Releasing(in, release); err != nil {
+				return err
+			}
+			break
+		}
+		p, err := node.Prepare(ctx, in)
+		if err == nil && len(p.Rejected) > 0 {
+			err = p.Rejected
+		}
+		if err != nil {
+			return err
+		}
+		out, err := node.Switch(ctx, p, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) { w.host.Point() })
+		if err == nil && len(out.Failed) > 0 {
+			err = fmt.Errorf("%v", out.Failed)
+		}
+		return err
+	})
+}
+
+var released = []string{
+	"container:hand", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
+}
+
+// try runs a test on a machine of its own, and tells what could not go on.
+func try(t *testing.T, test func(w takeover)) {
+	t.Helper()
+	defer func() {
+		if v := recover(); v != nil && v != any(broken{}) {
+			panic(v)
+		}
+	}()
+	w := newTakeover(t, filepath.Join(memory(t), "node"))
+	defer func() {
+		for _, f := range w.faults {
+			t.Error(f)
+		}
+	}()
+	test(w)
+}
+
+func TestAdoptAndRelease(t *testing.T) {
+	try(t, func(w takeover) {
+		was := w.found(false)
+		w.switchTo()
+		if wrong := w.adopted(); wrong != "" {
+			t.Fatalf("not adopted:\n%s", wrong)
+		}
+		acts := w.host.Acts()
+		w.switchTo()
+		if w.host.Acts() != acts {
+			t.Error("a second switch acts")
+		}
+		w.switchTo(released...)
+		if diff := gocmp.Diff(was, w.found(false)); diff != "" {
+			t.Fatalf("released (-was +is):\n%s", diff)
+		}
+		acts = w.host.Acts()
+		w.switchTo()
+		if w.host.Acts() != acts {
+			t.Error("what was given back is adopted again, unasked")
+		}
+		w.switchTo("adopt")
+		if wrong := w.adopted(); wrong != "" {
+			t.Fatalf("not adopted again:\n%s", wrong)
+		}
+	})
+}
+
+// A switch dies at each of its points, with the power or without: a recovery, and
+// the boot's where there is one, end with all adopted or all as it was.
+func TestAdoptDiesAnywhere(t *testing.T) {
+	dieAnywhere(t, func(takeover) {}, func(w takeover) { w.switchTo() })
+}
+
+func TestReleaseDiesAnywhere(t *testing.T) {
+	dieAnywhere(t, func(w takeover) { w.switchTo() }, func(w takeover) { w.switchTo(released...) })
+}
+
+func dieAnywhere(t *testing.T, begin, act func(takeover)) {
+	for n, died := 1, true; died; n++ {
+		died = false
+		for _, cut := range []bool{false, true} {
+			try(t, func(w takeover) {
+				was := w.found(cut)
+				begin(w)
+				w.host.Kill(n, cut)
+				act(w)
+				dead := w.host.Dead()
+				died = died || dead
+				w.host.Kill(0, false)
+				if cut && dead {
+					w.must(w.host.Cut())
+					w.must(w.host.Boot())
+				}
+				w.recover(w.host.Connect)
+				if wrong := w.adopted(); wrong != "" && w.found(cut) != was {
+					t.Errorf("at point %d, power cut %t: neither adopted:\n%s\nnor as it was (-was +is):\n%s", n, cut, wrong, gocmp.Diff(was, w.found(cut)))
+				}
+			})
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}

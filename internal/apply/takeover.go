@@ -1,0 +1,110 @@
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// releases finds what was adopted and is to be given back: what the generation
+// says, or the one that is in force said and could not be done, and what a switch
+// that did not stand had adopted.
+func (p *planner) releases() {
+	stands := p.generation.Number
+	if p.undoes() {
+		stands = p.desired.Number
+	}
+	declared := map[units.Target]bool{}
+	for _, r := range p.desired.Resources {
+		for _, t := range units.Targets(r) {
+			declared[t] = true
+		}
+	}
+	for _, r := range p.adopted {
+		_, asked := p.desired.Released[r.Target]
+		_, owed := p.generation.Released[r.Target]
+		lapsed := r.State != state.Retired && r.Adoption.Generation > stands
+		if !declared[r.Target] && (asked || owed || lapsed) {
+			p.plan.Release = append(p.plan.Release, r.Target)
+		}
+	}
+}
+
+// takesPlace plans for a unit of a resource that adopts something, and reports
+// whether it is one: where that ran, ours runs.
+func (p *planner) takesPlace(u state.Unit) bool {
+	ran, adopts := false, false
+	for _, a := range p.plan.Adopt {
+		if a.Resource != u.Resource {
+			continue
+		}
+		if a.Same && a.Was.What == wasUnit {
+			return true // it runs on
+		}
+		adopts = true
+		ran = ran || a.Was.Running
+	}
+	if adopts && (u.Wanted || ran) {
+		p.start[u.Name] = true
+		p.because("start", u.Name, "takes the place of what is adopted")
+	}
+	return adopts
+}
+
+// operated returns the resources that the operator has adopt what is in their way:
+// who names one of a resource's names means all of them.
+func (b before) operated() map[units.Address]bool {
+	resources := map[units.Address]bool{}
+	for _, t := range b.transitions {
+		if t.Kind == state.Takeover && slices.Contains(b.operator, t.To) {
+			resources[t.Resource] = true
+		}
+	}
+	return resources
+}
+
+// notInTheWay refuses to adopt by hand what is in no resource's way.
+func notInTheWay(targets []units.Target, transitions []state.Transition, resources []units.Resource, held []state.Holding) units.Faults {
+	var faults units.Faults
+	var taken []string
+	for _, t := range transitions {
+		if t.Kind == state.Takeover {
+			taken = append(taken, string(t.To))
+		}
+	}
+	for _, t := range targets {
+		if slices.Contains(taken, string(t)) {
+			continue
+		}
+		f := units.Fault{Message: string(t) + ": is in the way of no declared resource", Hint: "declare what is to have its place first"}
+		if r, needs, waits := waiting(t, resources, held); waits {
+			f = units.Fault{
+				Position: r.Position, Message: fmt.Sprintf("%s: %s needs %s, which is held", t, r.Address, needs),
+				Hint: "adopt in one go what is in the way of both: " + strings.Join(taken, ", "),
+			}
+		} else if len(taken) > 0 {
+			f.Hint = "in the way are: " + strings.Join(taken, ", ")
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+// waiting returns the resource that a name is of, where that is held since it needs
+// another that is.
+func waiting(t units.Target, resources []units.Resource, held []state.Holding) (r units.Resource, needs units.Address, waits bool) {
+	for _, r := range resources {
+		if !slices.Contains(units.Targets(r), t) {
+			continue
+		}
+		for _, h := range held {
+			if h.Resource == r.Address && h.Needs != (units.Address{}) {
+				return r, h.Needs, true
+			}
+		}
+	}
+	return r, needs, false
+}

@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Inspection is all that podman says of one container.
+type Inspection struct {
+	// Text is podman's own, in JSON.
+	Text []byte
+	// Restart is the restart policy, as podman update takes it: "no", "always",
+	// "on-failure:5".
+	Restart string
+	// Remove says that podman removes it as it stops: podman-run(1), --rm.
+	Remove bool
+}
+
+// InspectContainer asks podman for all that it has of the container of that id.
+func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, error) {
+	out, err := p.run(ctx, "container", "inspect", "--", id)
+	if err != nil {
+		return Inspection{}, err
+	}
+	var list []struct {
+		HostConfig struct {
+			AutoRemove    bool
+			RestartPolicy struct {
+				Name              string
+				MaximumRetryCount int
+			}
+		}
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return Inspection{}, fmt.Errorf("podman container inspect %s: %w", id, err)
+	}
+	if len(list) != 1 {
+		return Inspection{}, fmt.Errorf("podman container inspect %s: %w", id, errCount)
+	}
+	policy := list[0].HostConfig.RestartPolicy
+	i := Inspection{Text: out, Restart: policy.Name, Remove: list[0].HostConfig.AutoRemove}
+	if policy.MaximumRetryCount > 0 {
+		i.Restart += ":" + strconv.Itoa(policy.MaximumRetryCount)
+	}
+	return i, nil
+}
+
+var errCount = errors.New("an answer that is not of one container")
+
+// StopContainer has podman stop the container of that id, which stays, unless it
+// was made to be removed then. One that does not run is left as it is.
+func (p Podman) StopContainer(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "stop", "--", id)
+	return err
+}
+
+// StartContainer has podman start the container of that id. One that runs is left
+// as it is. It runs on when the unit ends that this program runs in.
+func (p Podman) StartContainer(ctx context.Context, id string) error {
+	// By these podman takes itself for a unit's, and leaves the container's monitor
+	// in the control group of ours, which systemd kills as that ends.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "INVOCATION_ID=") || strings.HasPrefix(v, "NOTIFY_SOCKET=")
+	})
+	_, err := p.runWith(ctx, env, "start", "--", id)
+	return err
+}
+
+// RenameContainer gives the container of that id a name. One that is taken is an
+// error.
+func (p Podman) RenameContainer(ctx context.Context, id, name string) error {
+	_, err := p.run(ctx, "rename", "--", id, name)
+	return err
+}
+
+// SetRestart gives the container of that id a restart policy. Podman can do that
+// from version 5.1 on.
+func (p Podman) SetRestart(ctx context.Context, id, policy string) error {
+	_, err := p.run(ctx, "update", "--restart="+policy, "--", id)
+	return err
+}
