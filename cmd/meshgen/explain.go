@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,13 +85,13 @@ func writeStory(w io.Writer, s apply.Story) error {
 			generation = "generation " + strconv.Itoa(e.Generation)
 		}
 		text := e.Detail
-		if e.Policy != "" {
-			text += " (" + e.Policy + ")"
-		}
 		if e.Target != "" && s.Target == "" {
 			text = string(e.Target) + " " + text
 		}
 		rows = append(rows, []string{e.Time.Local().Format(time.DateTime), generation, text})
+		if e.Policy != "" {
+			rows = append(rows, []string{"", "", decidedBy(e)})
+		}
 	}
 	if err := writeTable(w, rows); err != nil {
 		return err
@@ -101,4 +104,20 @@ func writeStory(w io.Writer, s apply.Story) error {
 		rows = append(rows, []string{"next", line})
 	}
 	return writeTable(w, rows)
+}
+
+// decidedBy says which policy decided, and on what.
+func decidedBy(e apply.Telling) string {
+	text := "    decided by " + e.Policy
+	if e.PolicySum != "" {
+		text += fmt.Sprintf(", sha256 %.12s", e.PolicySum)
+	}
+	var read []string
+	for _, key := range slices.Sorted(maps.Keys(e.Facts)) {
+		read = append(read, key+" "+strconv.Quote(e.Facts[key]))
+	}
+	if len(read) > 0 {
+		text += ", which read " + strings.Join(read, ", ")
+	}
+	return text
 }

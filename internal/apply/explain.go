@@ -34,6 +34,7 @@ type Telling struct {
 	Target     units.Target      `json:"target,omitempty"`
 	Detail     string            `json:"detail"`
 	Policy     string            `json:"policy,omitempty"`
+	PolicySum  string            `json:"policySum,omitempty"` // sha256 of its program, in hexadecimal
 	Facts      map[string]string `json:"facts,omitempty"`
 }
 
@@ -247,7 +248,7 @@ var endings = map[state.Result]string{
 }
 
 func transition(e state.Event, tr state.Transition) Telling {
-	told := Telling{Time: e.Time, Generation: e.Generation, Event: string(tr.Kind), Policy: tr.Policy}
+	told := Telling{Time: e.Time, Generation: e.Generation, Event: string(tr.Kind), Policy: tr.Policy, PolicySum: tr.PolicySum, Facts: tr.Facts}
 	told.Detail = string(tr.Kind) + " " + string(cmp.Or(tr.To, tr.From))
 	if tr.From != "" && tr.To != "" && tr.From != tr.To {
 		told.Detail = fmt.Sprintf("%s %s to %s", tr.Kind, tr.From, tr.To.Name())
