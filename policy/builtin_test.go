@@ -58,7 +58,7 @@ var tables = map[string][]row{
 		{"policy.drift=refuse", "refuse", "as its policy says"},
 		{"change=masked", "keep", "owner's word"},
 		{"change=overridden", "keep", "not ours"},
-		{"change=remade holds", "keep", "it holds data"},
+		{"change=remade", "keep", "is not ours"},
 		{"policy.drift=keep", "keep", "as its policy says"},
 		{"policy.drift=restore", "restore", "as its policy says"},
 		{"", "restore", "put back"},
@@ -96,7 +96,7 @@ func (r row) holds(f Facts) bool {
 		switch {
 		case condition == "":
 		case condition == "holds":
-			if f["kind"] != "volume" && f["data"] != "true" {
+			if f["data"] != "true" {
 				return false
 			}
 		case !ok: // what follows the space in a list

@@ -169,6 +169,8 @@ func (d *decoder) transition(t *Transition, key string) bool {
 		t.Decision = Decision(s)
 	case "policy":
 		t.Policy = s
+	case "said":
+		t.Said = s
 	case "policySum":
 		t.PolicySum = s
 	case "reason":

@@ -146,7 +146,7 @@ func (e Event) legible() error {
 		string(e.Target), e.Resource.String(), e.Digest, e.Definition, e.Origin, e.Invocation, e.Why, e.Manifest, e.Machine,
 	}
 	for _, t := range e.Transitions {
-		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.PolicySum, t.Reason, t.Position.String())
+		texts = append(texts, t.Resource.String(), string(t.From), string(t.To), t.Policy, t.PolicySum, t.Reason, t.Said, t.Position.String())
 		for key, value := range t.Facts {
 			texts = append(texts, key, value)
 		}

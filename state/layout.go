@@ -74,6 +74,9 @@ func (l Layout) Backups() string { return filepath.Join(l.State, "backups") }
 // Adopted returns the directory of the copies of what was adopted, by generation.
 func (l Layout) Adopted() string { return filepath.Join(l.State, "adopted") }
 
+// Policies returns the directory of what was compiled of policies.
+func (l Layout) Policies() string { return filepath.Join(l.State, "policies") }
+
 // Bridge returns the directory that is there while systemd is to know two
 // generations at once.
 func (l Layout) Bridge() string { return filepath.Join(l.Runtime, "bridge") }

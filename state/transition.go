@@ -1,6 +1,10 @@
 package state
 
-import "meshgen/units"
+import (
+	"strings"
+
+	"meshgen/units"
+)
 
 // TransitionKind says how a resource differs from what the node has.
 type TransitionKind string
@@ -63,13 +67,47 @@ type Transition struct {
 	// Candidates are the resources that a transfer may come from, where they are
 	// more than one.
 	Candidates []units.Address `json:"candidates,omitempty"`
-	// Decision and Reason are empty where nothing needed judging.
+	// Reason says what differs, where that needs words, and Said what the policy
+	// said of it. Decision is empty where nothing needed judging.
 	Decision Decision `json:"decision,omitempty"`
 	// Policy is the name of the policy that decided, PolicySum the sha256 of its
 	// code in hexadecimal, and Facts what it read before it did.
 	Policy    string            `json:"policy,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
+	Said      string            `json:"said,omitempty"`
 	PolicySum string            `json:"policySum,omitempty"`
 	Facts     map[string]string `json:"facts,omitempty"`
 	Position  units.Position    `json:"position"`
+}
+
+// BuiltinPolicy is the name of the policy that decides where a module brings none.
+const BuiltinPolicy = "builtin"
+
+// Why says why it was decided so, as far as that needs words: what differs, and
+// what the policy said. Where the built-in one has things go on as usual, it has
+// nothing to add.
+func (t Transition) Why() string {
+	said := t.Said
+	switch {
+	case said == "":
+	case t.Policy != BuiltinPolicy:
+		said = "policy " + strings.TrimPrefix(t.Policy+": "+said, "policy ") // a fault names it
+	case t.Decision == Refuse && t.Kind != Takeover:
+	case t.Reason != "" || t.usual():
+		said = ""
+	}
+	if t.Reason == "" || said == "" {
+		return t.Reason + said
+	}
+	return t.Reason + ": " + said
+}
+
+// usual reports whether things go on as they do where nobody says otherwise.
+func (t Transition) usual() bool {
+	switch t.Decision {
+	case Follow, Transferred, Removed, Restore:
+		return true
+	case Refuse, Hold, Adopt, Migrate, Keep:
+	}
+	return false
 }

@@ -169,8 +169,8 @@ func writeTransitions(w io.Writer, transitions []state.Transition) error {
 	var rows [][]string
 	for i, t := range transitions {
 		why := string(t.Decision)
-		if t.Reason != "" {
-			why += ": " + t.Reason
+		if words := t.Why(); words != "" {
+			why += ": " + words
 		}
 		why = strings.TrimPrefix(why, ": ")
 		if t.Kind != state.Rename {

@@ -119,8 +119,8 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		return o.switchRejected(cmd, inForce.Number, in.Of, beside(err, unfinished))
 	}
 	for _, t := range p.Transitions {
-		if t.Reason != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
-			show.line(t.Resource.String() + ": " + t.Reason)
+		if why := t.Why(); why != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
+			show.line(t.Resource.String() + ": " + why)
 		}
 	}
 	for _, h := range p.Held {

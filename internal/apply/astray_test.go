@@ -39,7 +39,7 @@ func TestPlanRestoresWhatIsMissing(t *testing.T) {
 				b.down(c.down)
 			}
 			b.transitions = state.Compare(g, b.records, b.seen.observed)
-			b.transitions, _ = judge(b, g)
+			b.transitions, _ = judge(t.Context(), b, g, builtinAsker(t))
 			p := makePlan(b, g)
 			if got := shown(p); strings.TrimSpace(got) != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
@@ -67,13 +67,15 @@ func TestJudgeOfWhatOtherHandsDidToPodmansObjects(t *testing.T) {
 	} {
 		t.Run(c.policy+c.missing+c.foreign, func(t *testing.T) {
 			v := volume("v", "v")
-			v.Policy = map[string]string{"drift": c.policy}
+			if c.policy != "" {
+				v.Policy = map[string]string{"drift": c.policy}
+			}
 			g := generation(1, v)
 			b := running(g)
 			b.seen.observed.Missing = map[units.Target]string{"volume:v": c.missing}
 			b.seen.observed.Foreign = map[units.Target]string{"volume:v": c.foreign}
 			b.transitions = state.Compare(g, b.records, b.seen.observed)
-			judged, _ := judge(b, g)
+			judged, _ := judge(t.Context(), b, g, builtinAsker(t))
 			if len(judged) != 1 || judged[0].Decision != c.want {
 				t.Errorf("judged %+v, want %s", judged, c.want)
 			}

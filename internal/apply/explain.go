@@ -255,8 +255,8 @@ func transition(e state.Event, tr state.Transition) Telling {
 	if tr.Decision != "" {
 		told.Detail += ": " + string(tr.Decision)
 	}
-	if tr.Reason != "" {
-		told.Detail += "; " + tr.Reason
+	if why := tr.Why(); why != "" {
+		told.Detail += "; " + why
 	}
 	return told
 }

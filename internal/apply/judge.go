@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,13 +10,10 @@ import (
 	"time"
 
 	"meshgen/internal/host"
+	"meshgen/policy"
 	"meshgen/state"
 	"meshgen/units"
 )
-
-// builtin is the name under which the decisions of the program itself are
-// shown.
-const builtin = "builtin"
 
 // operator is the name under which what was decided by hand is shown.
 const operator = "operator"
@@ -24,15 +22,18 @@ const leaveIt = "what meshgen did not make it does not touch: give the resource 
 
 // judge decides the transitions that need it, and returns them with the
 // refusals.
-func judge(b before, desired state.Generation) ([]state.Transition, units.Faults) {
+func judge(ctx context.Context, b before, desired state.Generation, ask asker) ([]state.Transition, units.Faults) {
 	j := newJudgement(b, desired)
 	judged := make([]state.Transition, len(b.transitions))
 	var refused units.Faults
 	for i, t := range b.transitions {
-		t, hint := j.decide(t)
-		if t.Decision != "" && t.Policy == "" {
-			t.Policy = builtin
+		switch {
+		case t.Kind == state.Takeover && j.operator[t.Resource]:
+			t.Decision, t.Policy = state.Adopt, operator
+		case policy.Offers(string(t.Kind)) != nil:
+			t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
 		}
+		t, hint := j.hold(t)
 		if t.Decision == state.Refuse {
 			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t, j.now[t.Resource]), Hint: hint})
 		}
@@ -93,34 +94,27 @@ func (j judgement) was(t state.Transition) units.Resource {
 	return j.holder[t.From] // it had another address
 }
 
-// policy returns what the manifest says of a decision, or else what holds by
-// default. Of what is no longer declared, what was said last counts.
-func (j judgement) policy(t state.Transition, key string, byDefault state.Decision) state.Decision {
-	r, declared := j.now[t.Resource]
-	if !declared {
-		r = j.was(t)
+// of returns the resource whose policy decides a transition: of what is no longer
+// declared, what was said last counts.
+func (j judgement) of(t state.Transition) units.Resource {
+	if r, declared := j.now[t.Resource]; declared {
+		return r
 	}
-	return cmp.Or(state.Decision(r.Policy[key]), byDefault)
+	return j.was(t)
 }
 
-// decide is the table of decisions.
-func (j judgement) decide(t state.Transition) (decided state.Transition, hint string) {
+// hold holds to what no policy may decide otherwise, and puts what was decided in
+// words, with what to do next where it was refused. Transitions that nobody has to
+// decide get words alone.
+func (j judgement) hold(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
-		byDefault := state.Refuse
-		if j.adopted {
-			byDefault = state.Hold
-		}
-		if j.operator[t.Resource] {
-			t.Decision, t.Policy = state.Adopt, operator
-			return t, ""
-		}
-		if j.seen.Taken[t.To].Released {
-			t.Decision = state.Hold
+		if j.seen.Taken[t.To].Released && t.Policy != operator {
+			t.Decision = state.Hold // its owner's word counts more
 			t.Reason += "; it was " + state.ByHand
 			return t, ""
 		}
-		if t.Decision = j.policy(t, "takeover", byDefault); t.Decision == state.Refuse {
+		if t.Decision == state.Refuse {
 			return t, leaveIt
 		}
 	case state.Rename:
@@ -128,7 +122,7 @@ func (j judgement) decide(t state.Transition) (decided state.Transition, hint st
 	case state.Update:
 		was := j.was(t)
 		if t.Resource.Kind == units.KindVolume && was.Address.Kind == units.KindVolume && !sameSection(was, j.now[t.Resource], "Volume") {
-			t.Decision = state.Refuse
+			t.Decision, t.Policy = state.Refuse, policy.BuiltinName
 			t.Reason = "podman cannot change a volume that exists"
 			return t, "give it back its former options, or declare a new volume beside it"
 		}
@@ -146,52 +140,38 @@ func (j judgement) decide(t state.Transition) (decided state.Transition, hint st
 	return t, ""
 }
 
-const asThePolicySays = "as its policy says"
-
 func (j judgement) rename(t state.Transition) (decided state.Transition, hint string) {
-	t.Decision = j.policy(t, "rename", state.Follow)
 	switch {
 	case t.From.Kind() == units.TargetVolume:
-		return decideVolume(t, j.now[t.Resource])
+		return holdVolume(t)
 	case t.Decision == state.Refuse:
-		t.Reason = asThePolicySays
 		return t, fmt.Sprintf("give it back the name %s, or allow it with policy: rename: \"follow\"", t.From.Name())
 	}
-	t.Decision = state.Follow
+	t.Decision = state.Follow // there is nothing to migrate
 	return t, ""
 }
 
 func (j judgement) transfer(t state.Transition) (decided state.Transition, hint string) {
-	t.Decision = j.policy(t, "transfer", state.Transferred)
 	switch {
-	case t.Decision == state.Refuse:
-		t.Reason += ": " + asThePolicySays
-		return t, "give it back its former address, or allow it with policy: transfer: \"transfer\""
 	case len(t.Candidates) > 1:
 		t.Decision = state.Refuse
 		return t, fmt.Sprintf("say which, with moved: [{from: %q, to: %q}]", t.Candidates[0], t.Resource)
+	case t.Decision == state.Refuse:
+		return t, "give it back its former address, or allow it with policy: transfer: \"transfer\""
 	}
 	return t, ""
 }
 
 func (j judgement) remove(t state.Transition) (decided state.Transition, hint string) {
-	byDefault := state.Removed
-	if t.Resource.Kind == units.KindVolume {
-		byDefault = state.Keep
-	}
-	t.Decision = j.policy(t, "remove", byDefault)
 	switch {
-	case t.Decision == state.Refuse:
-		t.Reason = asThePolicySays
-		return t, "declare it again, with policy: remove: \"remove\", before it goes"
-	case t.Decision == state.Keep && t.Resource.Kind == units.KindVolume:
-		t.Reason = "a volume holds data"
 	case t.Decision == state.Keep && runs(t.Resource.Kind):
 		t.Decision = state.Refuse
-		t.Reason = "its policy keeps it, and without its unit nothing could stop it any more"
+		t.Reason = "without its unit nothing could stop it any more"
 		return t, "declare it again, or let it go with policy: remove: \"remove\" before it is taken away"
-	case t.Decision == state.Keep:
-		t.Reason = asThePolicySays
+	case t.Decision == state.Refuse && runs(t.Resource.Kind):
+		return t, "declare it again, or let it go with policy: remove: \"remove\" before it is taken away"
+	case t.Decision == state.Refuse:
+		return t, "declare it again, with policy: remove: \"remove\", before it goes"
 	}
 	return t, ""
 }
@@ -207,16 +187,18 @@ func runs(k units.Kind) bool {
 }
 
 func (j judgement) drift(t state.Transition) (decided state.Transition, hint string) {
-	t.Decision = j.policy(t, "drift", state.Restore)
+	// What is found is not ours, and a mask is its owner's word.
+	found := t.Change == state.Overridden || t.Change == state.Masked || t.Change == state.Remade
 	switch {
 	case t.Change == state.Directory:
 		t.Decision = state.Refuse
 		return t, "move it out of the way"
+	case t.Decision == state.Restore && found:
+		t.Decision = state.Refuse
+		t.Reason += ", and what was found is not overwritten"
+		return t, "have the policy keep it, or put it right by hand"
 	case t.Decision == state.Refuse:
-		t.Reason += ": to be refused " + asThePolicySays
 		return t, "look at what changed, and put it back or into the manifest"
-	case t.Change == state.Overridden || t.Change == state.Masked || j.seen.Foreign[t.From] != "":
-		t.Decision = state.Keep // found is not ours, and a mask is its owner's word
 	}
 	return t, ""
 }
@@ -274,18 +256,18 @@ func nameless(r units.Resource) units.Resource {
 func refusal(t state.Transition, r units.Resource) string {
 	switch t.Kind {
 	case state.Takeover:
-		return fmt.Sprintf("%s is taken: %s", t.To, t.Reason)
+		return fmt.Sprintf("%s is taken: %s", t.To, t.Why())
 	case state.Rename:
-		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Reason)
+		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Why())
 	case state.Drift:
-		return t.To.Name() + " " + t.Reason
+		return t.To.Name() + " " + t.Why()
 	case state.Remove:
-		return fmt.Sprintf("%s is to go: %s", t.From, t.Reason)
+		return fmt.Sprintf("%s is to go: %s", t.From, t.Why())
 	case state.Transfer:
-		return fmt.Sprintf("transfer of %s: it %s", t.To, t.Reason)
+		return fmt.Sprintf("transfer of %s: it %s", t.To, t.Why())
 	case state.Create, state.Update:
 	}
-	return fmt.Sprintf("%s of %s: %s", t.Kind, units.Object(r), t.Reason)
+	return fmt.Sprintf("%s of %s: %s", t.Kind, units.Object(r), t.Why())
 }
 
 // sameSection reports whether a section says the same in both, whatever its

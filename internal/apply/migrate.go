@@ -48,21 +48,17 @@ const (
 	originCopy    = "copy"
 )
 
-// decideVolume decides the rename of a volume.
-func decideVolume(t state.Transition, desired units.Resource) (decided state.Transition, hint string) {
-	t.Decision = state.Refuse
-	hint = fmt.Sprintf("keep the data where it is with VolumeName: %q, or have it copied with policy: rename: \"migrate\"", t.From.Name())
-	switch desired.Policy["rename"] {
-	case "migrate":
-		t.Decision = state.Migrate
+// holdVolume holds the rename of a volume to what keeps its data.
+func holdVolume(t state.Transition) (decided state.Transition, hint string) {
+	if t.Decision == state.Migrate {
 		t.Reason = "its data is copied, and " + string(t.From) + " stays as it is, held"
 		return t, ""
-	case "follow":
-		t.Reason = "policy \"follow\" would leave its data behind and put an empty volume in its place"
-	default:
-		t.Reason = "its data would stay behind and an empty volume take its place"
 	}
-	return t, hint
+	if t.Decision == state.Follow {
+		t.Reason = "an empty volume would take its place"
+	}
+	t.Decision = state.Refuse
+	return t, fmt.Sprintf("keep the data where it is with VolumeName: %q, or have it copied with policy: rename: \"migrate\"", t.From.Name())
 }
 
 // migrations returns where the data of each volume goes that is migrated.

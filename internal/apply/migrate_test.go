@@ -23,13 +23,15 @@ func TestJudgeOfAVolumesRename(t *testing.T) {
 	}{
 		{"migrate", state.Migrate, ""},
 		{"follow", state.Refuse, `policy "follow" would leave its data behind`},
-		{"refuse", state.Refuse, "its data would stay behind"},
+		{"refuse", state.Refuse, "as its policy says"},
 		{"", state.Refuse, "its data would stay behind"},
 	} {
 		t.Run(test.policy, func(t *testing.T) {
 			renamed := volume("v", "w")
-			renamed.Policy = map[string]string{"rename": test.policy}
-			judged, refused := judge(before{generation: old, transitions: []state.Transition{rename}}, generation(2, renamed, container("a", "a", "Volume=w.volume:/d")))
+			if test.policy != "" {
+				renamed.Policy = map[string]string{"rename": test.policy}
+			}
+			judged, refused := judge(t.Context(), before{generation: old, transitions: []state.Transition{rename}}, generation(2, renamed, container("a", "a", "Volume=w.volume:/d")), builtinAsker(t))
 			if judged[0].Decision != test.want {
 				t.Errorf("decided %q, want %q", judged[0].Decision, test.want)
 			}
@@ -50,7 +52,7 @@ func TestPlanOfAMigration(t *testing.T) {
 	desired := generation(2, migrating(volume("v", "w")), container("a", "a", "uses=volume/v"), container("b", "x", "uses=volume/v"), container("c", "c"))
 	b := running(old)
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
-	b.transitions, _ = judge(b, desired)
+	b.transitions, _ = judge(t.Context(), b, desired, builtinAsker(t))
 	if plan := makePlan(b, desired); len(plan.Copy) > 0 {
 		t.Errorf("a switch that was begun before copies %v", plan.Copy)
 	}
@@ -83,7 +85,7 @@ func TestPlanOfAMigrationStopsTimers(t *testing.T) {
 	b.down("a.service")
 	desired := generation(2, set(migrating(volume("v", "w")))...)
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
-	b.transitions, _ = judge(b, desired)
+	b.transitions, _ = judge(t.Context(), b, desired, builtinAsker(t))
 	b.begins = true
 	got := migration(makePlan(b, desired))
 	if want := "stop a.timer\nstop other.timer\nstop v-volume.service\n" +

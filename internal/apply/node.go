@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"meshgen/internal/hint"
+	"meshgen/policy"
 	"meshgen/state"
 )
 
@@ -33,10 +34,12 @@ type Node struct {
 	lost      error // why the ledger cannot be used; nil where it can
 	lock      *state.Lock
 	objects   *listing
+	policies  *policy.Runtime  // nil until one is asked
 	inForce   state.Generation // as last read
 }
 
-// Open opens the node for reading: no lock is taken and nothing is written.
+// Open opens the node for reading: no lock is taken, and nothing is written but what
+// was compiled of policies.
 func Open(ctx context.Context, l state.Layout, connect Connect) (*Node, error) {
 	n := &Node{Layout: l}
 	return n, n.open(ctx, connect)
@@ -127,6 +130,9 @@ func (n *Node) Close() error {
 	var errs []error
 	if n.Systemd != nil {
 		n.Systemd.Close()
+	}
+	if n.policies != nil {
+		errs = append(errs, n.policies.Close())
 	}
 	if n.Ledger != nil {
 		errs = append(errs, n.Ledger.Close())

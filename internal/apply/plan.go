@@ -299,7 +299,7 @@ func (p *planner) holds(r state.Record) bool {
 		p.because("hold", string(r.Target), "others may use it")
 		return true
 	case goes && removal.Decision == state.Keep:
-		p.because("hold", string(r.Target), removal.Reason)
+		p.because("hold", string(r.Target), removal.Why())
 		return true
 	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
 		p.because("hold", string(r.Target), "it holds data")

@@ -850,11 +850,11 @@ func TestJudge(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			judged, refused := judge(before{generation: old, transitions: []state.Transition{test.transition}}, generation(2, test.new...))
+			judged, refused := judge(t.Context(), before{generation: old, transitions: []state.Transition{test.transition}}, generation(2, test.new...), builtinAsker(t))
 			if len(judged) != 1 || judged[0].Decision != test.want {
 				t.Errorf("judged %+v, want %q", judged, test.want)
 			}
-			if (judged[0].Policy == builtin) != (test.want != "") {
+			if (judged[0].Policy == state.BuiltinPolicy) != (test.want != "") {
 				t.Errorf("policy %q", judged[0].Policy)
 			}
 			says := ""
@@ -879,7 +879,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 			Reason: "it exists", Position: units.Position{File: "m.cue", Line: line, Column: 1},
 		}
 	}
-	_, refused := judge(before{transitions: []state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}}, generation(1))
+	_, refused := judge(t.Context(), before{transitions: []state.Transition{at(3, "a"), at(1, "b"), at(2, "c")}}, generation(1), builtinAsker(t))
 	var lines []int
 	for _, f := range refused {
 		lines = append(lines, f.Position.Line)
@@ -893,7 +893,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 // volume where it has its data.
 func TestEmptyVolumeUnderAnotherSpellingIsRefused(t *testing.T) {
 	b := running(generation(1, container("x", "x", "Volume=v.volume:/data"), volume("v", "v")))
-	_, refused := judge(b, generation(2, container("x", "x", "Volume=w.volume:/data/"), volume("w", "w")))
+	_, refused := judge(t.Context(), b, generation(2, container("x", "x", "Volume=w.volume:/data/"), volume("w", "w")), builtinAsker(t))
 	if len(refused) != 1 {
 		t.Errorf("refused: %v", refused)
 	}

@@ -97,7 +97,7 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 		}
 		p.before.lost = lost
 		p.before.operator, p.input = in.Adopt, in
-		judged, refused := judge(p.before, p.compiled.Generation)
+		judged, refused := judge(ctx, p.before, p.compiled.Generation, n.asker(current.Number))
 		p.before.transitions = judged
 		p.Transitions = withTaken(judged, held)
 		p.Rejected = append(refused, n.keptOptions(p.before, p.compiled)...)

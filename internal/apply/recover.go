@@ -179,7 +179,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 	if err != nil {
 		return nil, err
 	}
-	b.transitions, _ = judge(b, to) // what was begun is not refused on its way
+	b.transitions, _ = judge(ctx, b, to, n.asker(to.Number, from.Number)) // what was begun is not refused on its way
 	// What the move that is taken on had written before is no other hands'.
 	b.transitions = slices.DeleteFunc(b.transitions, func(t state.Transition) bool {
 		return t.Kind == state.Drift && writtenBy(from, t.To, b.seen.observed.Files)

@@ -105,7 +105,7 @@ func (n *Node) drift(ctx context.Context, g state.Generation, standings []Standi
 	for i, s := range standings {
 		for _, t := range b.transitions {
 			if t.Kind == state.Drift && t.Resource == s.Address {
-				standings[i].Drift = strings.TrimPrefix(standings[i].Drift+"; "+t.Reason, "; ")
+				standings[i].Drift = strings.TrimPrefix(standings[i].Drift+"; "+t.Why(), "; ")
 			}
 		}
 	}

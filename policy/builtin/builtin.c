@@ -52,7 +52,7 @@ static int takeover(void)
 
 static int holds_data(void)
 {
-	return is(&kind, "volume") || yes("data");
+	return yes("data");
 }
 
 static int rename(void)
@@ -158,8 +158,8 @@ static int drift(void)
 		return answer(KEEP, "a mask is its owner's word");
 	if (is(&change, "overridden"))
 		return answer(KEEP, "what comes before it was found, and is not ours");
-	if (is(&change, "remade") && holds_data())
-		return answer(KEEP, "other hands made it anew, and it holds data");
+	if (is(&change, "remade"))
+		return answer(KEEP, "what has the name is not ours");
 	if (known && set_to("keep"))
 		return answer(KEEP, AS_THE_POLICY_SAYS);
 	return answer(RESTORE, known ? AS_THE_POLICY_SAYS : "what is declared is put back");

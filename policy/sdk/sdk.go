@@ -61,7 +61,7 @@ func (f Facts) Label(name string) string { return f.Text("observed.label." + nam
 // Default decides as the built-in policy does without settings: for the
 // transitions that a policy has no opinion on.
 func Default(f Facts) (Decision, string) {
-	data := f.Is("data") || f.Text("kind") == "volume"
+	data := f.Is("data")
 	switch f.Text("transition") {
 	case "takeover":
 		if f.Is("node.adopted") {
@@ -81,7 +81,7 @@ func Default(f Facts) (Decision, string) {
 	case "remove":
 		return remove(f.Text("kind"), data)
 	case "drift":
-		return drift(f.Text("change"), data)
+		return drift(f.Text("change"))
 	}
 	return Refuse, "of this nothing is known here"
 }
@@ -96,16 +96,16 @@ func remove(kind string, data bool) (Decision, string) {
 	return Keep, "it holds data"
 }
 
-func drift(change string, data bool) (Decision, string) {
-	switch {
-	case change == "directory":
+func drift(change string) (Decision, string) {
+	switch change {
+	case "directory":
 		return Refuse, "a directory is in its place"
-	case change == "masked":
+	case "masked":
 		return Keep, "a mask is its owner's word"
-	case change == "overridden":
+	case "overridden":
 		return Keep, "what comes before it was found, and is not ours"
-	case change == "remade" && data:
-		return Keep, "other hands made it anew, and it holds data"
+	case "remade":
+		return Keep, "what has the name is not ours"
 	}
 	return Restore, "what is declared is put back"
 }
