@@ -71,11 +71,11 @@ func (l Layout) Lock() string { return filepath.Join(l.State, "lock") }
 // Backups returns the directory of files of ours that other hands had changed.
 func (l Layout) Backups() string { return filepath.Join(l.State, "backups") }
 
-// Adopted returns the directory of the copies of what was adopted, by generation.
-func (l Layout) Adopted() string { return filepath.Join(l.State, "adopted") }
-
 // Policies returns the directory of what was compiled of policies.
 func (l Layout) Policies() string { return filepath.Join(l.State, "policies") }
+
+// Adopted returns the directory of the copies of what was adopted, by generation.
+func (l Layout) Adopted() string { return filepath.Join(l.State, "adopted") }
 
 // Bridge returns the directory that is there while systemd is to know two
 // generations at once.

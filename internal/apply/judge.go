@@ -27,11 +27,8 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 	judged := make([]state.Transition, len(b.transitions))
 	var refused units.Faults
 	for i, t := range b.transitions {
-		switch {
-		case t.Kind == state.Takeover && j.operator[t.Resource]:
-			t.Decision, t.Policy = state.Adopt, operator
-		case policy.Offers(string(t.Kind)) != nil:
-			t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
+		if policy.Offers(string(t.Kind)) != nil {
+			t = j.decide(ctx, ask, t)
 		}
 		t, hint := j.hold(t)
 		if t.Decision == state.Refuse {
@@ -103,17 +100,27 @@ func (j judgement) of(t state.Transition) units.Resource {
 	return j.was(t)
 }
 
+// decide has the policy of the resource decide, where its owner has not: by
+// meshgen adopt, or by meshgen release before.
+func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) state.Transition {
+	switch {
+	case t.Kind == state.Takeover && j.operator[t.Resource]:
+		t.Decision, t.Policy = state.Adopt, operator
+	case t.Kind == state.Takeover && j.seen.Taken[t.To].Released:
+		t.Decision, t.Policy = state.Hold, operator
+		t.Reason += "; it was " + state.ByHand
+	default:
+		t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
+	}
+	return t
+}
+
 // hold holds to what no policy may decide otherwise, and puts what was decided in
 // words, with what to do next where it was refused. Transitions that nobody has to
 // decide get words alone.
 func (j judgement) hold(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
-		if j.seen.Taken[t.To].Released && t.Policy != operator {
-			t.Decision = state.Hold // its owner's word counts more
-			t.Reason += "; it was " + state.ByHand
-			return t, ""
-		}
 		if t.Decision == state.Refuse {
 			return t, leaveIt
 		}
