@@ -332,6 +332,18 @@ func (l *Ledger) Live() []Record { return l.in(Live, Held) }
 // order of the targets.
 func (l *Ledger) Found() []Record { return l.in(Found) }
 
+// Adopted returns the records of what was adopted and was not given back, of names
+// that are gone too, in the order of their targets.
+func (l *Ledger) Adopted() []Record {
+	var found []*Record
+	for _, r := range l.book.records {
+		if r.Adoption != nil {
+			found = append(found, r)
+		}
+	}
+	return copies(found)
+}
+
 func (l *Ledger) in(states ...TargetState) []Record {
 	records := make([]*Record, 0, len(l.book.records))
 	for _, r := range l.book.records {

@@ -163,32 +163,92 @@ func (w takeover) with(connect apply.Connect, act func(*apply.Node) error) {
 
 // switchTo brings the set into force, or has names given back.
 func (w takeover) switchTo(release ...string) {
+	if err := w.attempt(release...); err != nil {
+		w.must(err)
+	}
+}
+
+// attempt is switchTo that may fail.
+func (w takeover) attempt(release ...string) (failed error) {
 	w.with(w.host.Connect, func(node *apply.Node) error {
-		ctx := context.Background()
-		in := apply.Input{Node: "n", Digest: "1", Resources: w.set}
-		for _, name := range release {
-			if name == "adopt" {
-				in.Adopt = []units.Target{"container:hand", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
-				continue
-			}
-			var err error
-			if in, err = node.Releasing(in, release); err != nil {
-				return err
-			}
-			break
+		failed = w.act(node, release)
+		return nil
+	})
+	return failed
+}
+
+func (w takeover) act(node *apply.Node, release []string) error {
+	ctx := context.Background()
+	in := apply.Input{Node: "n", Digest: "1", Resources: w.set}
+	for _, name := range release {
+		if name == "adopt" {
+			in.Adopt = []units.Target{"container:hand", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
+			continue
 		}
-		p, err := node.Prepare(ctx, in)
-		if err == nil && len(p.Rejected) > 0 {
-			err = p.Rejected
-		}
-		if err != nil {
+		var err error
+		if in, err = node.Releasing(in, release); err != nil {
 			return err
 		}
-		out, err := node.Switch(ctx, p, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) { w.host.Point() })
-		if err == nil && len(out.Failed) > 0 {
-			err = fmt.Errorf("%v", out.Failed)
-		}
+		break
+	}
+	p, err := node.Prepare(ctx, in)
+	if err == nil && len(p.Rejected) > 0 {
+		err = p.Rejected
+	}
+	if err != nil {
 		return err
+	}
+	out, err := node.Switch(ctx, p, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) { w.host.Point() })
+	if err == nil && len(out.Failed) > 0 {
+		err = fmt.Errorf("%v", out.Failed)
+	}
+	return err
+}
+
+// What has a name by now that is to be given back is left alone, and the next switch
+// gives back what it kept from its place, once that is free.
+func TestReleaseWaitsForTheName(t *testing.T) {
+	try(t, func(w takeover) {
+		was := w.found(false)
+		w.switchTo()
+		w.must(w.host.Stop("hand.service"))
+		w.must(w.host.RunContainer("hand", "localhost/probe:2"))
+		err := w.attempt(released...)
+		if err == nil || !strings.Contains(err.Error(), "has the name by now") {
+			t.Fatalf("release: %v", err)
+		}
+		if err := w.attempt(); err == nil {
+			t.Error("a switch says nothing of what is to be given back")
+		}
+		w.host.RemoveContainer("hand")
+		w.switchTo()
+		if diff := gocmp.Diff(was, w.found(false)); diff != "" {
+			t.Errorf("released (-was +is):\n%s", diff)
+		}
+	})
+}
+
+// Where a unit does not come up, all is given back, and adopted once it does.
+func TestAdoptThatFailsGivesBack(t *testing.T) {
+	try(t, func(w takeover) {
+		was := w.found(false)
+		w.step("container m/m env=FAIL:start")
+		sound := w.set
+		w.set = w.manifest.resources()
+		for i := range w.set {
+			w.set[i].Policy = map[string]string{"takeover": "adopt"}
+		}
+		if err := w.attempt(); err == nil {
+			t.Fatal("a unit that fails comes up")
+		}
+		if diff := gocmp.Diff(was, w.found(false)); diff != "" {
+			t.Fatalf("rolled back (-was +is):\n%s", diff)
+		}
+		w.set = sound
+		w.switchTo()
+		if wrong := w.adopted(); wrong != "" {
+			t.Errorf("not adopted:\n%s", wrong)
+		}
 	})
 }
 

@@ -107,5 +107,5 @@ func (n *Node) adopted() []state.Record {
 	if n.Ledger == nil {
 		return nil
 	}
-	return slices.DeleteFunc(n.Ledger.Records(), func(r state.Record) bool { return r.Adoption == nil })
+	return n.Ledger.Adopted()
 }
