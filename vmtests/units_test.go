@@ -260,3 +260,31 @@ modules: m: units: "side.service": {Service: ExecStart: "/bin/sleep infinity", I
 		t.Errorf("m-side.service is %s", got)
 	}
 }
+
+// The bus keeps so many calls of one connection waiting, and no more: a switch that
+// has to do with more units than that asks in turns.
+func TestManyUnitsAtOnce(t *testing.T) {
+	v := Boot(t)
+	manifest := func(environment string) string {
+		var units strings.Builder
+		for i := range 150 {
+			fmt.Fprintf(&units, "\"many-%d.service\": {Service: {ExecStart: \"/usr/bin/sleep inf\", Environment: E: %q}, Install: WantedBy: [\"multi-user.target\"]}\n", i, environment)
+		}
+		return single("units: {\n" + units.String() + "\"one.service\": Service: ExecStart: \"/usr/bin/sleep inf\"\n}")
+	}
+	up := func() string {
+		return strings.TrimSpace(v.Run("sh", "-c", "systemctl list-units --plain --no-legend --state=active 'm-many-*' 'many-*' | wc -l"))
+	}
+	for _, environment := range []string{"one", "other"} {
+		v.WriteManifest(manifest(environment))
+		v.Switch()
+		if n := up(); n != "150" {
+			t.Errorf("%s units are up", n)
+		}
+	}
+	v.WriteManifest(single("units: \"one.service\": Service: ExecStart: \"/usr/bin/sleep inf\""))
+	v.Switch()
+	if n := up(); n != "0" {
+		t.Errorf("%s units are up", n)
+	}
+}

@@ -162,20 +162,28 @@ type Details struct {
 	Changed time.Time
 }
 
-// atOnce is how many units are asked for their details side by side. The bus
-// keeps no more than 128 calls of one connection waiting.
-const atOnce = 20
+// mostPending is how many calls are made side by side: the bus keeps no more than
+// 128 of one connection waiting, and refuses the next.
+const mostPending = 112
+
+// The properties that Details asks for.
+//
+//nolint:gochecknoglobals // constant lists
+var (
+	unitProperties    = []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp", "Unit.SourcePath"}
+	serviceProperties = append(slices.Clone(unitProperties), "Service.Result", "Service.Type", "Service.ControlGroup")
+)
 
 // Details returns the details of the named units; what only a service has is ""
 // for others.
 func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
 	details := make(map[string]Details, len(names))
-	for batch := range slices.Chunk(names, atOnce) {
+	for batch := range slices.Chunk(names, mostPending/len(serviceProperties)) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			properties := []string{"Unit.FragmentPath", "Unit.InvocationID", "Unit.StateChangeTimestamp", "Unit.SourcePath"}
+			properties := unitProperties
 			if strings.HasSuffix(name, ".service") {
-				properties = append(properties, "Service.Result", "Service.Type", "Service.ControlGroup")
+				properties = serviceProperties
 			}
 			calls[i] = s.get(ctx, name, properties...)
 		}
@@ -215,7 +223,7 @@ func (s *Systemd) Dependents(ctx context.Context, names []string) ([]string, err
 	var found []string
 	for len(names) > 0 {
 		var next []string
-		for batch := range slices.Chunk(names, atOnce) {
+		for batch := range slices.Chunk(names, mostPending/len(serviceProperties)) {
 			calls := make([][]*dbus.Call, len(batch))
 			for i, name := range batch {
 				calls[i] = s.get(ctx, name, "Unit.RequiredBy", "Unit.BoundBy", "Unit.ConsistsOf")
