@@ -487,7 +487,18 @@ func (p *play) stands(m manifest, r run) {
 	p.ledgerIs(m, r)
 	p.systemdHas(m)
 	clear(p.down)
-	p.noteDown(func(declaration) bool { return true })
+	p.noteDown(func(d declaration) bool { return !p.waits(d) })
+}
+
+// waits reports whether a container is down for what is its owner's, and due to be
+// started once that is out of the way.
+func (p *play) waits(d declaration) bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil || !p.shadowed(d) {
+		return false
+	}
+	unit, _ := ledger.Record(units.Of(units.TargetUnit, d.base()+".service"))
+	return unit.State == state.Live && unit.Due
 }
 
 // ledgerIs sees that the ledger has as live what is declared, holds nothing but
@@ -512,7 +523,7 @@ func (p *play) ledgerIs(m manifest, r run) {
 				p.Errorf("the ledger has %s as live, and nothing declares it", t)
 			}
 			delete(want, t)
-			if record.Due && !p.isMasked(t) && p.holds(t) == "" { // what is its owner's cannot be started
+			if record.Due && !p.isMasked(t) && !p.barred(m, record) {
 				p.Errorf("%s is still due", t)
 			}
 		}
@@ -528,6 +539,12 @@ func (p *play) ledgerIs(m manifest, r run) {
 	if _, pending, _ := state.Pending(p.host.Layout); pending || current != r.outcome.To {
 		p.Errorf("current is %d, not %d, or a switch is pending", current, r.outcome.To)
 	}
+}
+
+// barred reports whether what is its owner's keeps a unit from being started.
+func (p *play) barred(m manifest, unit state.Record) bool {
+	d, declared := m[unit.Resource]
+	return p.holds(unit.Target) != "" || (declared && p.shadowed(d))
 }
 
 // maskedUses reports whether a container runs with a network whose unit is masked.
