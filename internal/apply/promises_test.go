@@ -382,13 +382,13 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 }
 
 // mayRefuse reports of what is declared, and of that without what is held, whether
-// something found has the name of something that is
-// ours, a new address has names of two that go, a volume comes back under another
-// name, or a container is to get another
+// something found has the name of something that is ours, a new address has names
+// of two that go, a volume goes on or comes back under another name, or a container
+// is to get another
 // volume.
 func (p *play) mayRefuse(declared, m manifest) bool {
 	was := p.inForce()
-	if ambiguous(was, declared) || p.leftAnother(m) {
+	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
@@ -424,6 +424,22 @@ func (p *play) leftAnother(m manifest) bool {
 		d, declared := m[r.Resource]
 		return declared && r.State == state.Held && r.Target.Kind() == units.TargetVolume && units.Object(resource(d, m)) != r.Target
 	})
+}
+
+// succeeds reports whether a volume at a new address has the unit of one that is no
+// longer declared, and another name.
+func succeeds(was, m manifest) bool {
+	for a, d := range m {
+		if _, stays := was[a]; stays || a.Kind != units.KindVolume {
+			continue
+		}
+		for former, before := range was {
+			if _, stays := m[former]; !stays && former.Kind == a.Kind && before.base() == d.base() && before.object() != d.object() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ambiguous reports whether a resource at a new address has the names of more than
@@ -484,6 +500,7 @@ func (p *play) stands(m manifest, r run) {
 		return p.isUp(d)
 	})
 	p.filesAre(m)
+	p.made(m)
 	p.ledgerIs(m, r)
 	p.systemdHas(m)
 	clear(p.down)
@@ -499,6 +516,27 @@ func (p *play) waits(d declaration) bool {
 	}
 	unit, _ := ledger.Record(units.Of(units.TargetUnit, d.base()+".service"))
 	return unit.State == state.Live && unit.Due
+}
+
+// made sees that the units of networks and volumes that are up have made what is
+// declared now.
+func (p *play) made(m manifest) {
+	there := map[units.Target]bool{}
+	for _, n := range p.host.Networks() {
+		there[units.Of(units.TargetNetwork, n.Name)] = true
+	}
+	for _, v := range p.host.Volumes() {
+		there[units.Of(units.TargetVolume, v.Name)] = true
+	}
+	for _, d := range m.sorted() {
+		if d.address.Kind != units.KindNetwork && d.address.Kind != units.KindVolume {
+			continue
+		}
+		r := resource(d, m)
+		if _, active := p.host.UnitState(units.Unit(r)); active == "active" && p.holds(units.Of(units.TargetUnit, units.Unit(r))) == "" && !there[units.Object(r)] {
+			p.Errorf("%s is not there, and %s is up", d, units.Unit(r))
+		}
+	}
 }
 
 // ledgerIs sees that the ledger has as live what is declared, holds nothing but

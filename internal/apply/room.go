@@ -26,7 +26,7 @@ func (p *planner) networks() {
 		if record := p.record[object]; record.State != state.Live {
 			continue
 		}
-		if next, stays := p.resource[r.Address]; stays && units.Unit(next) == units.Unit(r) && units.Object(next) != object {
+		if next := p.resource[p.unit[units.Unit(r)].Resource]; next.Address.Kind == units.KindNetwork && units.Object(next) != object {
 			p.haltNetwork(r, string(object)+" becomes "+string(units.Object(next)))
 		}
 		after, kept := now[object]
