@@ -213,10 +213,7 @@ func (p *play) networkIs(d declaration, name string) {
 		if n.Name != name {
 			continue
 		}
-		want := d.get("subnet")
-		if want != "" {
-			want = "10.99." + want + ".0/24"
-		}
+		want := d.subnet()
 		is := ""
 		if n.Subnet.IsValid() {
 			is = n.Subnet.String()
@@ -383,12 +380,12 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 
 // mayRefuse reports of what is declared, and of that without what is held, whether
 // something found has the name of something that is ours, a new address has names
-// of two that go, a volume goes on or comes back under another name, or a container
-// is to get another
+// of two that go, a volume goes on or comes back under another name, a network
+// is to have the subnet of one that stays, or a container is to get another
 // volume.
 func (p *play) mayRefuse(declared, m manifest) bool {
 	was := p.inForce()
-	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) {
+	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) || p.crowded(m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
@@ -424,6 +421,22 @@ func (p *play) leftAnother(m manifest) bool {
 		d, declared := m[r.Resource]
 		return declared && r.State == state.Held && r.Target.Kind() == units.TargetVolume && units.Object(resource(d, m)) != r.Target
 	})
+}
+
+// crowded reports whether a network is to have the subnet of one that stays for what
+// is masked.
+func (p *play) crowded(m manifest) bool {
+	for _, n := range p.host.Networks() {
+		if !p.maskedUses(units.Of(units.TargetNetwork, n.Name)) {
+			continue
+		}
+		for _, d := range m {
+			if d.address.Kind == units.KindNetwork && d.object() != n.Name && n.Subnet.IsValid() && d.subnet() == n.Subnet.String() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // succeeds reports whether a volume at a new address has the unit of one that is no
