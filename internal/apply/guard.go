@@ -82,7 +82,16 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if err != nil {
 			return nil, err
 		}
-		if there && o.Labels[units.MarkLabel] == "" && !plan.adopts(units.Object(r)) {
+		if !there || plan.adopts(units.Object(r)) {
+			continue
+		}
+		ours := o.Labels[units.MarkLabel] != ""
+		if r.Address.Kind == units.KindContainer && (o.Unit != unit || defined[unit] != "") {
+			if ours, err = n.isOurs(ctx, o); err != nil {
+				return nil, err
+			}
+		}
+		if !ours {
 			faults[unit] = append(faults[unit], taken(r, units.Object(r), objectHolder(units.Object(r), o)))
 		}
 	}
@@ -118,7 +127,12 @@ func (n *Node) inUse(ctx context.Context, networks []units.Target, desired state
 	for _, t := range networks {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			c := containers[name]
-			if c.Labels[units.MarkLabel] != "" || !slices.Contains(c.Networks, t.Name()) {
+			if !slices.Contains(c.Networks, t.Name()) {
+				continue
+			}
+			if ours, err := n.isOurs(ctx, c); err != nil {
+				return nil, err
+			} else if ours {
 				continue
 			}
 			f := units.Fault{

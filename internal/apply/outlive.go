@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshgen/generator"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -128,6 +129,22 @@ func (n *Node) startedByOurs(ctx context.Context, o host.Object, unit state.Reco
 	}
 	images, err := n.Podman.ImageLabels(ctx)
 	return images[o.ImageID][units.FragmentLabel] != path, err
+}
+
+// isOurs reports whether a container is of a unit of ours. One that bears our mark
+// is not, where the owner's unit runs it: a copy of ours, with our label in it.
+func (n *Node) isOurs(ctx context.Context, o host.Object) (bool, error) {
+	if o.Labels[units.MarkLabel] == "" {
+		return false, nil
+	}
+	unit, known := n.ledgerRecord(units.Of(units.TargetUnit, o.Unit))
+	if known && o.ID == unit.Container {
+		return true, nil
+	}
+	if known && unit.State == state.Live && generator.Definition(n.Layout.Root, o.Unit) == "" {
+		return true, nil // whatever started it by our definition: a boot, or systemd
+	}
+	return n.startedByOurs(ctx, o, unit)
 }
 
 func runsContainer(r state.Record) bool {
