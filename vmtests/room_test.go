@@ -40,4 +40,13 @@ func TestSubnetOfANetworkThatStays(t *testing.T) {
 	if networks := strings.Fields(v.Run("podman", "network", "ls", "--format", "{{.Name}}")); !slices.Equal(networks, []string{"m-kept", "m-new", "podman"}) {
 		t.Errorf("there are %s", networks)
 	}
+
+	// One whose subnet podman chose goes after the new one has come.
+	v.WriteManifest(single(`networks: auto: {}`))
+	v.Switch()
+	subnet := strings.TrimSpace(v.Run("podman", "network", "inspect", "m-auto", "--format", "{{(index .Subnets 0).Subnet}}"))
+	v.WriteManifest(single(`networks: fixed: Network: Subnet: "` + subnet + `"`))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "network:m-auto, "+subnet+", which goes with this switch") {
+		t.Errorf("subnet %s: %+v", subnet, r)
+	}
 }

@@ -90,7 +90,7 @@ func (n *Node) crowded(ctx context.Context, plan Plan, desired state.Generation)
 			}
 			for _, has := range prefixes(o.Subnets) {
 				if slices.ContainsFunc(subnets, has.Overlaps) {
-					faults = append(faults, n.crowding(r, t, has))
+					faults = append(faults, n.crowding(plan, desired, r, t, has))
 				}
 			}
 		}
@@ -98,20 +98,25 @@ func (n *Node) crowded(ctx context.Context, plan Plan, desired state.Generation)
 	return faults, nil
 }
 
-// crowding tells of a network that has a subnet, why it stays and how it would go.
-func (n *Node) crowding(r units.Resource, t units.Target, has netip.Prefix) units.Fault {
-	record, known := n.ledgerRecord(t)
-	why, hint := "is not of meshgen", "give this one another subnet, or take that network away: podman network rm "+t.Name()
+// crowding tells of a network that has a subnet, why it is there and how it would go.
+func (n *Node) crowding(plan Plan, desired state.Generation, r units.Resource, t units.Target, has netip.Prefix) units.Fault {
+	record, _ := n.ledgerRecord(t)
+	_, declared := networksByObject(desired)[t]
+	why, instead := "is not of meshgen", "take that network away: podman network rm "+t.Name()
 	switch {
-	case known && record.State == state.Held:
-		why, hint = "is held", "give this one another subnet, or take that network away, when nothing needs it: podman network rm "+t.Name()
-	case known && record.State == state.Live:
-		why, hint = "stays for what uses it", "give this one another subnet, or have what uses that network end first; where its unit is masked, unmask it"
+	case record.State == state.Held:
+		why, instead = "is held", "take that network away, when nothing needs it: podman network rm "+t.Name()
+	case record.State == state.Live && declared:
+		why, instead = "is declared too", "give that network one of its own"
+	case record.State == state.Live && slices.Contains(plan.Retire, t):
+		why, instead = "goes with this switch, and after this one comes", "switch once without this network"
+	case record.State == state.Live:
+		why, instead = "stays for what uses it", "have what uses that network end first; where its unit is masked, unmask it"
 	}
 	return units.Fault{
 		Position: r.Position,
 		Message:  fmt.Sprintf("%s: its subnet is that of %s, %s, which %s", r.Address, t, has, why),
-		Hint:     hint,
+		Hint:     "give this one another subnet, or " + instead,
 	}
 }
 
