@@ -352,3 +352,24 @@ func TestContainerOfACopiedUnitIsNotOurs(t *testing.T) {
 	v.Switch()
 	v.mustRun("bat")
 }
+
+// A Quadlet of the owner's comes while a switch is under way, and makes a service that
+// lies where ours do: that is not confirmed for ours.
+func TestServiceOfAnOwnersQuadletIsNotConfirmed(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("mkdir", "-p", "/etc/containers/systemd")
+	v.WriteFile("/srv/own.container", "[Container]\nImage=localhost/probe:1\nContainerName=own\n")
+	v.WriteManifest(strings.Replace(one("ant"), `Network: "none"`, `Network: "none", Environment: A: "1"`, 1) + `
+modules: m: units: "own.service": {
+	Unit: After: "ant.service"
+	Service: {Type: "oneshot", RemainAfterExit: true, ExecStart: ["/bin/cp /srv/own.container /etc/containers/systemd/ant.container", "/bin/systemctl daemon-reload"]}
+	Install: WantedBy: "multi-user.target"
+}
+`)
+	r := v.Exec("meshgen", "switch")
+	if r.Code != 5 || !strings.Contains(r.Stderr, "ant.service: runs from what was made of /etc/containers/systemd/ant.container, which is not of meshgen") {
+		t.Errorf("switch: %+v", r)
+	}
+}
