@@ -188,3 +188,24 @@ func TestSignalLetsTheSwitchFinish(t *testing.T) {
 	v.mustBe("bat", "one")
 	v.mustBeSwept()
 }
+
+// A renamed container needs a unit that is new, by the name of that unit.
+func TestRenameTogetherWithNewNeedsByName(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: x: {name: "ant", ` + probe + `}`))
+	v.Switch()
+	v.WriteManifest(single(`
+	containers: x: {name: "cow", ` + probe + `, Unit: {Requires: "m-maker.service", BindsTo: "m-y.service", After: "m-maker.service m-y.service m-late.target"}, Service: Slice: "m-new.slice"}
+	containers: y: ` + probe + `
+	units: "maker.service": {Unit: Wants: "m-late.target", Service: {Type: "oneshot", RemainAfterExit: true, ExecStart: "/bin/touch /run/made"}}
+	units: "late.target": {}
+	units: "new.slice": Slice: CPUWeight: "50"`))
+	v.Switch()
+	v.mustRun("cow", "m-y")
+	v.mustBeGone("ant.service")
+	v.mustNotOverlap("ant", "cow")
+	if got := v.Show("m-maker.service", "ActiveState")["ActiveState"]; got != "active" {
+		t.Errorf("m-maker.service is %s", got)
+	}
+	v.mustBeSwept()
+}

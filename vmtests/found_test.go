@@ -319,3 +319,57 @@ func TestKeptThingsOutliveARollback(t *testing.T) {
 	v.WriteManifest(one("ant"))
 	v.mustBeDone()
 }
+
+// The owner has a copy of a unit of ours, with our label in it, and runs the container
+// by that: it is theirs. No start of ours takes its name, and it outlives our own.
+func TestContainerOfACopiedUnitIsNotOurs(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("cp", "/run/systemd/generator/ant.service", "/etc/systemd/system/own.service")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "stop", "ant")
+	v.Run("systemctl", "start", "own")
+	const inspect = "--format={{.Id}} {{.State.Running}}"
+	before := v.Run("podman", "inspect", inspect, "ant")
+	v.WriteManifest(strings.Replace(one("ant"), `Network: "none"`, `Network: "none", Environment: A: "1"`, 1))
+	r := v.Exec("meshgen", "switch")
+	if r.Code != 3 || !strings.Contains(r.Stderr, "container:ant is taken") || !strings.Contains(r.Stderr, "own.service") {
+		t.Errorf("switch: %+v", r)
+	}
+	v.WriteManifest(one("bat"))
+	v.Exec("meshgen", "switch")
+	if now := v.Run("podman", "inspect", inspect, "ant"); now != before {
+		t.Errorf("the owner's container was %s and is %s", before, now)
+	}
+	v.mustRun("ant", "bat")
+	v.mustBeDone()
+
+	v.Run("systemctl", "stop", "own")
+	v.PowerCut()
+	v.Boot()
+	v.Run("podman", "rename", "bat", "cat") // ours, that a boot has started
+	v.Switch()
+	v.mustRun("bat")
+}
+
+// A Quadlet of the owner's comes while a switch is under way, and makes a service that
+// lies where ours do: that is not confirmed for ours.
+func TestServiceOfAnOwnersQuadletIsNotConfirmed(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.Run("mkdir", "-p", "/etc/containers/systemd")
+	v.WriteFile("/srv/own.container", "[Container]\nImage=localhost/probe:1\nContainerName=own\n")
+	v.WriteManifest(strings.Replace(one("ant"), `Network: "none"`, `Network: "none", Environment: A: "1"`, 1) + `
+modules: m: units: "own.service": {
+	Unit: After: "ant.service"
+	Service: {Type: "oneshot", RemainAfterExit: true, ExecStart: ["/bin/cp /srv/own.container /etc/containers/systemd/ant.container", "/bin/systemctl daemon-reload"]}
+	Install: WantedBy: "multi-user.target"
+}
+`)
+	r := v.Exec("meshgen", "switch")
+	if r.Code != 5 || !strings.Contains(r.Stderr, "ant.service: runs from what was made of /etc/containers/systemd/ant.container, which is not of meshgen") {
+		t.Errorf("switch: %+v", r)
+	}
+}

@@ -453,6 +453,8 @@ func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 		return fmt.Errorf("%s: systemd has it as %s", name, u.Load)
 	case d.Fragment != generatedBy+name:
 		return fmt.Errorf("%s: runs from %s, which is not of meshgen", name, d.Fragment)
+	case m.node.definedBy(name, d) != "":
+		return fmt.Errorf("%s: runs from what was made of %s, which is not of meshgen", name, d.Source)
 	case u.Active == "active" && d.Type == "notify" && m.node.Systemd.PayloadEnded(d.ControlGroup):
 		return fmt.Errorf("%s: its container ended at once", name)
 	case u.Active == "active" || u.Active == "reloading":

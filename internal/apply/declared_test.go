@@ -32,6 +32,14 @@ func (d declaration) base() string {
 // object is the name that podman has it by.
 func (d declaration) object() string { return cmp.Or(d.keys["name"], d.base()) }
 
+// subnet is that of a network; "" where podman chooses one.
+func (d declaration) subnet() string {
+	if s := d.get("subnet"); s != "" {
+		return "10.99." + s + ".0/24"
+	}
+	return ""
+}
+
 // fails reports whether it does not come up.
 func (d declaration) fails() bool { return strings.HasPrefix(d.get("env"), "FAIL") }
 

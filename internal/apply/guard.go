@@ -14,8 +14,8 @@ import (
 // guard refuses a plan that would start, stop or restart what is not ours under
 // a name that is: the start of a container would fail, by what every start of ours
 // has before it, units.Guarded; podman pod create --replace destroys whatever pod
-// has the name and all that is in it; and a unit file of the owner's comes before
-// ours.
+// has the name and all that is in it; a unit file of the owner's comes before ours;
+// and podman makes no network on the subnet of one that stays.
 func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	if n.Systemd == nil {
 		return nil, nil
@@ -29,8 +29,12 @@ func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (
 		faults = append(faults, barred[name]...)
 	}
 	faults = append(faults, n.adoptedAsItIs(plan, desired)...)
+	crowded, err := n.crowded(ctx, plan, desired)
+	if err != nil {
+		return nil, err
+	}
 	others, err := n.othersNeed(ctx, plan, desired)
-	return append(faults, others...), err
+	return slices.Concat(faults, crowded, others), err
 }
 
 // adoptedAsItIs refuses to make anew a network that was adopted: there is no copy of
@@ -78,7 +82,16 @@ func (n *Node) barred(ctx context.Context, plan Plan, desired state.Generation) 
 		if err != nil {
 			return nil, err
 		}
-		if there && o.Labels[units.MarkLabel] == "" && !plan.adopts(units.Object(r)) {
+		if !there || plan.adopts(units.Object(r)) {
+			continue
+		}
+		ours := o.Labels[units.MarkLabel] != ""
+		if r.Address.Kind == units.KindContainer && (o.Unit != unit || defined[unit] != "") {
+			if ours, err = n.isOurs(ctx, o); err != nil {
+				return nil, err
+			}
+		}
+		if !ours {
 			faults[unit] = append(faults[unit], taken(r, units.Object(r), objectHolder(units.Object(r), o)))
 		}
 	}
@@ -114,7 +127,12 @@ func (n *Node) inUse(ctx context.Context, networks []units.Target, desired state
 	for _, t := range networks {
 		for _, name := range slices.Sorted(maps.Keys(containers)) {
 			c := containers[name]
-			if c.Labels[units.MarkLabel] != "" || !slices.Contains(c.Networks, t.Name()) {
+			if !slices.Contains(c.Networks, t.Name()) {
+				continue
+			}
+			if ours, err := n.isOurs(ctx, c); err != nil {
+				return nil, err
+			} else if ours {
 				continue
 			}
 			f := units.Fault{

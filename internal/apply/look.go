@@ -174,22 +174,30 @@ func (n *Node) foreign(ctx context.Context, names []string) (map[string]string, 
 	details, err := n.Systemd.Details(ctx, names)
 	found := map[string]string{}
 	for name, d := range details {
-		path := d.Fragment
-		if path == generatedBy+name { // by our generator, or by podman's from a Quadlet of the owner's
-			path = d.Source
+		if path := n.definedBy(name, d); path != "" {
+			found[name] = path
 		}
-		if path == "" || strings.HasPrefix(path, relative(n.Layout, n.Layout.Config)+"/") {
-			continue
-		}
-		if to, err := os.Readlink(n.Layout.Path(path)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
-			continue // a mask defines nothing
-		}
-		if _, err := os.Lstat(n.Layout.Path(path)); errors.Is(err, os.ErrNotExist) {
-			continue // nor does what is gone, and is still in systemd's memory
-		}
-		found[name] = path
 	}
 	return found, err
+}
+
+// definedBy returns the path of the definition that systemd has of a unit, where it
+// is not of meshgen.
+func (n *Node) definedBy(name string, d host.Details) string {
+	path := d.Fragment
+	if path == generatedBy+name { // by our generator, or by podman's from a Quadlet of the owner's
+		path = d.Source
+	}
+	if path == "" || strings.HasPrefix(path, relative(n.Layout, n.Layout.Config)+"/") {
+		return ""
+	}
+	if to, err := os.Readlink(n.Layout.Path(path)); err == nil && (ours(n.Layout, to) || to == os.DevNull) {
+		return "" // a mask defines nothing
+	}
+	if _, err := os.Lstat(n.Layout.Path(path)); errors.Is(err, os.ErrNotExist) {
+		return "" // nor does what is gone, and is still in systemd's memory
+	}
+	return path
 }
 
 // overridden says of the units that are declared and ours what keeps systemd from

@@ -298,8 +298,11 @@ func (n *Node) othersUse(ctx context.Context, plan Plan) (units.Faults, error) {
 		}
 		for _, u := range users {
 			f := units.Fault{Position: c.Position}
+			ours, err := n.isOurs(ctx, u)
 			switch {
-			case u.Labels[units.MarkLabel] == "":
+			case err != nil:
+				return nil, err
+			case !ours:
 				f.Message = fmt.Sprintf("%s is to be copied to %s, and container %s has it, which is not of meshgen", c.From, c.To, u.Name)
 				f.Hint = "remove that container first, or keep the volume's name"
 			case u.Running && !slices.Contains(plan.Stop, u.Unit):

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshgen/generator"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -56,26 +57,29 @@ func (n *Node) outlived(ctx context.Context, plan Plan, b before) ([]Outlived, e
 }
 
 // inTheWay returns the containers of ours that run under units which are let be,
-// since they are somebody else's by now, and that have the name of a container that
-// the plan starts.
-func (n *Node) inTheWay(ctx context.Context, plan Plan, barred map[string]units.Faults, to state.Generation) ([]Outlived, error) {
-	if len(barred) == 0 {
+// since they are somebody else's by now, and that stand in the way of a container
+// that the plan starts.
+func (n *Node) inTheWay(ctx context.Context, plan Plan, barred map[string]units.Faults, from, to state.Generation) ([]Outlived, error) {
+	var starts []units.Resource
+	for _, r := range to.Resources {
+		if r.Address.Kind == units.KindContainer && slices.Contains(plan.Touched(), units.Unit(r)) {
+			starts = append(starts, r)
+		}
+	}
+	if len(barred) == 0 || len(starts) == 0 {
 		return nil, nil
 	}
+	containers, err := n.objectsOf(ctx, units.TargetContainer)
+	if err != nil {
+		return nil, err
+	}
 	var found []Outlived
-	for _, r := range to.Resources {
-		if r.Address.Kind != units.KindContainer || !slices.Contains(plan.Touched(), units.Unit(r)) {
-			continue
-		}
-		o, there, err := n.object(ctx, units.Object(r))
-		if err != nil {
-			return nil, err
-		}
-		if !there || !o.Running || o.Unit == units.Unit(r) || barred[o.Unit] == nil {
-			continue
-		}
+	for _, o := range containers {
 		unit, ours := n.ledgerRecord(units.Of(units.TargetUnit, o.Unit))
-		if !ours || !marked(o, unit) {
+		if !ours || !o.Running || barred[o.Unit] == nil || o.Labels[units.MarkLabel] == "" {
+			continue
+		}
+		if !slices.ContainsFunc(starts, func(r units.Resource) bool { return hinders(o, r, from, to) }) {
 			continue
 		}
 		was, err := n.startedByOurs(ctx, o, unit)
@@ -87,6 +91,28 @@ func (n *Node) inTheWay(ctx context.Context, plan Plan, barred map[string]units.
 		}
 	}
 	return found, nil
+}
+
+// hinders reports whether a container of ours must not run beside one that another
+// unit starts: it has its name, or is of the same resource, or has a port or data
+// that it had before, and that goes to the other.
+func hinders(o host.Object, r units.Resource, from, to state.Generation) bool {
+	if o.Unit == units.Unit(r) {
+		return false
+	}
+	a, err := units.ParseAddress(o.Labels[units.MarkLabel])
+	if err != nil || a == r.Address || o.Name == units.Object(r).Name() {
+		return true
+	}
+	has := storage(to)
+	for source := range storage(from)[a] {
+		if has[r.Address][source] && !has[a][source] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(units.Ports(byAddress(from)[a]), func(p units.Port) bool {
+		return slices.ContainsFunc(units.Ports(r), p.Overlaps)
+	})
 }
 
 // startedByOurs reports whether a container of a unit that somebody else defines
@@ -103,6 +129,22 @@ func (n *Node) startedByOurs(ctx context.Context, o host.Object, unit state.Reco
 	}
 	images, err := n.Podman.ImageLabels(ctx)
 	return images[o.ImageID][units.FragmentLabel] != path, err
+}
+
+// isOurs reports whether a container is of a unit of ours. One that bears our mark
+// is not, where the owner's unit runs it: a copy of ours, with our label in it.
+func (n *Node) isOurs(ctx context.Context, o host.Object) (bool, error) {
+	if o.Labels[units.MarkLabel] == "" {
+		return false, nil
+	}
+	unit, known := n.ledgerRecord(units.Of(units.TargetUnit, o.Unit))
+	if known && o.ID == unit.Container {
+		return true, nil
+	}
+	if known && unit.State == state.Live && generator.Definition(n.Layout.Root, o.Unit) == "" {
+		return true, nil // whatever started it by our definition: a boot, or systemd
+	}
+	return n.startedByOurs(ctx, o, unit)
 }
 
 func runsContainer(r state.Record) bool {

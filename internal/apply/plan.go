@@ -537,11 +537,35 @@ func (p *planner) needs(name string) []string {
 	var found []string
 	seen := map[string]bool{name: true}
 	for queue := []string{name}; len(queue) > 0; queue = queue[1:] {
-		for _, a := range p.resource[p.unit[queue[0]].Resource].Uses {
-			if needs, ok := p.of[a]; ok && !seen[needs] {
+		for _, needs := range p.refersTo(p.resource[p.unit[queue[0]].Resource]) {
+			if !seen[needs] {
 				seen[needs] = true
 				found = append(found, needs)
 				queue = append(queue, needs)
+			}
+		}
+	}
+	return found
+}
+
+// refersTo returns the declared units that a resource refers to, by the address of
+// what they are of or by their own names.
+func (p *planner) refersTo(r units.Resource) []string {
+	var found []string
+	for _, a := range r.Uses {
+		if name, ok := p.of[a]; ok {
+			found = append(found, name)
+		}
+	}
+	for _, s := range r.Sections {
+		for _, e := range s.Entries {
+			if s.Name != "Unit" && e.Key != "Slice" && e.Key != "Sockets" {
+				continue // the rest names units in addresses alone, or starts them later
+			}
+			for word := range strings.FieldsSeq(strings.Join(e.Values, " ")) {
+				if _, ok := p.unit[word]; ok {
+					found = append(found, word)
+				}
 			}
 		}
 	}

@@ -518,6 +518,25 @@ func TestPlanIsEmptyWhereNothingIsToBeDone(t *testing.T) {
 	}
 }
 
+// What a renamed unit needs and systemd does not have is bridged, by whatever word it
+// is referred to, and what that needs in turn.
+func TestRenamedUnitBringsWhatItNeeds(t *testing.T) {
+	needs := func(r units.Resource, key, value string) units.Resource {
+		r.Sections = append(r.Sections, units.Section{Name: "Unit", Entries: []units.Entry{{Key: key, Values: []string{value}}}})
+		return r
+	}
+	b := running(generation(1, container("a", "a"), container("there", "there")))
+	plan := makePlan(b, generation(2, needs(container("a", "b", "uses=network/n", "Slice=s.slice"), "Requires", "maker.service there.service not-ours.service"),
+		network("n", "n"), needs(plain("maker.service"), "After", "late.target"), plain("late.target"), plain("s.slice"), plain("other.service"),
+		container("there", "there")))
+	if diff := gocmp.Diff([]string{"late.target", "maker.service", "n-network.service", "s.slice"}, plan.Bridge); diff != "" {
+		t.Error(diff)
+	}
+	if diff := gocmp.Diff([]Handover{{Old: "a.service", New: "b.service"}}, plan.Handover); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestStepsAreInTheOrderOfThePlan(t *testing.T) {
 	p := Plan{
 		Rescue: []string{"a.service"}, Stop: []string{"a.service"}, Free: []units.Target{"network:n"},

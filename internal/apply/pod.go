@@ -95,7 +95,12 @@ func (n *Node) strangers(ctx context.Context, plan Plan) (units.Faults, error) {
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		c := containers[name]
 		for _, pod := range pods {
-			if c.Pod != pod.ID || c.Infra || !down[pod.Unit] || c.Labels[units.MarkLabel] != "" {
+			if c.Pod != pod.ID || c.Infra || !down[pod.Unit] {
+				continue
+			}
+			if ours, err := n.isOurs(ctx, c); err != nil {
+				return nil, err
+			} else if ours {
 				continue
 			}
 			faults = append(faults, units.Fault{

@@ -213,10 +213,7 @@ func (p *play) networkIs(d declaration, name string) {
 		if n.Name != name {
 			continue
 		}
-		want := d.get("subnet")
-		if want != "" {
-			want = "10.99." + want + ".0/24"
-		}
+		want := d.subnet()
 		is := ""
 		if n.Subnet.IsValid() {
 			is = n.Subnet.String()
@@ -382,13 +379,13 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 }
 
 // mayRefuse reports of what is declared, and of that without what is held, whether
-// something found has the name of something that is
-// ours, a new address has names of two that go, a volume comes back under another
-// name, or a container is to get another
+// something found has the name of something that is ours, a new address has names
+// of two that go, a volume goes on or comes back under another name, a network
+// is to have the subnet of one that stays, or a container is to get another
 // volume.
 func (p *play) mayRefuse(declared, m manifest) bool {
 	was := p.inForce()
-	if ambiguous(was, declared) || p.leftAnother(m) {
+	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) || p.crowded(m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
@@ -424,6 +421,38 @@ func (p *play) leftAnother(m manifest) bool {
 		d, declared := m[r.Resource]
 		return declared && r.State == state.Held && r.Target.Kind() == units.TargetVolume && units.Object(resource(d, m)) != r.Target
 	})
+}
+
+// crowded reports whether a network is to have the subnet of one that stays for what
+// is masked.
+func (p *play) crowded(m manifest) bool {
+	for _, n := range p.host.Networks() {
+		if !p.maskedUses(units.Of(units.TargetNetwork, n.Name)) {
+			continue
+		}
+		for _, d := range m {
+			if d.address.Kind == units.KindNetwork && d.object() != n.Name && n.Subnet.IsValid() && d.subnet() == n.Subnet.String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// succeeds reports whether a volume at a new address has the unit of one that is no
+// longer declared, and another name.
+func succeeds(was, m manifest) bool {
+	for a, d := range m {
+		if _, stays := was[a]; stays || a.Kind != units.KindVolume {
+			continue
+		}
+		for former, before := range was {
+			if _, stays := m[former]; !stays && former.Kind == a.Kind && before.base() == d.base() && before.object() != d.object() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ambiguous reports whether a resource at a new address has the names of more than
@@ -484,10 +513,43 @@ func (p *play) stands(m manifest, r run) {
 		return p.isUp(d)
 	})
 	p.filesAre(m)
+	p.made(m)
 	p.ledgerIs(m, r)
 	p.systemdHas(m)
 	clear(p.down)
-	p.noteDown(func(declaration) bool { return true })
+	p.noteDown(func(d declaration) bool { return !p.waits(d) })
+}
+
+// waits reports whether a container is down for what is its owner's, and due to be
+// started once that is out of the way.
+func (p *play) waits(d declaration) bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil || !p.shadowed(d) {
+		return false
+	}
+	unit, _ := ledger.Record(units.Of(units.TargetUnit, d.base()+".service"))
+	return unit.State == state.Live && unit.Due
+}
+
+// made sees that the units of networks and volumes that are up have made what is
+// declared now.
+func (p *play) made(m manifest) {
+	there := map[units.Target]bool{}
+	for _, n := range p.host.Networks() {
+		there[units.Of(units.TargetNetwork, n.Name)] = true
+	}
+	for _, v := range p.host.Volumes() {
+		there[units.Of(units.TargetVolume, v.Name)] = true
+	}
+	for _, d := range m.sorted() {
+		if d.address.Kind != units.KindNetwork && d.address.Kind != units.KindVolume {
+			continue
+		}
+		r := resource(d, m)
+		if _, active := p.host.UnitState(units.Unit(r)); active == "active" && p.holds(units.Of(units.TargetUnit, units.Unit(r))) == "" && !there[units.Object(r)] {
+			p.Errorf("%s is not there, and %s is up", d, units.Unit(r))
+		}
+	}
 }
 
 // ledgerIs sees that the ledger has as live what is declared, holds nothing but
@@ -512,7 +574,7 @@ func (p *play) ledgerIs(m manifest, r run) {
 				p.Errorf("the ledger has %s as live, and nothing declares it", t)
 			}
 			delete(want, t)
-			if record.Due && !p.isMasked(t) && p.holds(t) == "" { // what is its owner's cannot be started
+			if record.Due && !p.isMasked(t) && !p.barred(m, record) {
 				p.Errorf("%s is still due", t)
 			}
 		}
@@ -528,6 +590,12 @@ func (p *play) ledgerIs(m manifest, r run) {
 	if _, pending, _ := state.Pending(p.host.Layout); pending || current != r.outcome.To {
 		p.Errorf("current is %d, not %d, or a switch is pending", current, r.outcome.To)
 	}
+}
+
+// barred reports whether what is its owner's keeps a unit from being started.
+func (p *play) barred(m manifest, unit state.Record) bool {
+	d, declared := m[unit.Resource]
+	return p.holds(unit.Target) != "" || (declared && p.shadowed(d))
 }
 
 // maskedUses reports whether a container runs with a network whose unit is masked.

@@ -203,7 +203,7 @@ func (n *Node) again(ctx context.Context, from, to state.Generation, idle []stri
 			return nil, err
 		}
 		plan = plan.sparing(barred)
-		inTheWay, err := n.inTheWay(ctx, plan, barred, to)
+		inTheWay, err := n.inTheWay(ctx, plan, barred, from, to)
 		if err != nil {
 			return nil, err
 		}

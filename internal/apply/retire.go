@@ -228,6 +228,10 @@ func (m *move) removeObject(ctx context.Context, t units.Target) (left string, e
 		if err != nil || !was {
 			return o.Unit + " runs it, which is now defined by " + by, err
 		}
+	} else if t.Kind() == units.TargetContainer {
+		if was, err := m.node.isOurs(ctx, o); err != nil || !was {
+			return cmp.Or(o.Unit, "a hand") + " runs it, which is not of meshgen", err
+		}
 	}
 	return "", m.removeMarked(ctx, t, o)
 }

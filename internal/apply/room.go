@@ -1,9 +1,12 @@
 package apply
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -26,7 +29,7 @@ func (p *planner) networks() {
 		if record := p.record[object]; record.State != state.Live {
 			continue
 		}
-		if next, stays := p.resource[r.Address]; stays && units.Unit(next) == units.Unit(r) && units.Object(next) != object {
+		if next := p.resource[p.unit[units.Unit(r)].Resource]; next.Address.Kind == units.KindNetwork && units.Object(next) != object {
 			p.haltNetwork(r, string(object)+" becomes "+string(units.Object(next)))
 		}
 		after, kept := now[object]
@@ -34,16 +37,95 @@ func (p *planner) networks() {
 			continue
 		}
 		overlaps := slices.ContainsFunc(subnetsOf(r), func(s netip.Prefix) bool { return slices.ContainsFunc(subnets, s.Overlaps) })
-		if kept || overlaps {
+		if kept || (overlaps && !p.seen.inUse[object]) { // one that stays is refused, see crowded
 			p.free(r, object)
+		}
+	}
+	if len(subnets) > 0 {
+		p.freeLeft(was, now)
+	}
+}
+
+// freeLeft plans for networks to be removed that stayed for what was masked, and
+// that are of no set any more: what subnets they have is podman's to know. What
+// runs by the definition of an earlier set may use them.
+func (p *planner) freeLeft(was, now map[units.Target]units.Resource) {
+	for _, r := range p.records {
+		_, had := was[r.Target]
+		_, has := now[r.Target]
+		if r.Target.Kind() != units.TargetNetwork || r.State != state.Live || had || has || p.seen.inUse[r.Target] {
+			continue
+		}
+		p.plan.Free = append(p.plan.Free, r.Target)
+		for _, u := range p.generation.Units {
+			if unit := p.record[units.Of(units.TargetUnit, u.Name)]; p.restart[u.Name] && unit.Started != u.Digest {
+				p.halt(u.Name, u.Resource, string(r.Target)+" makes room")
+			}
 		}
 	}
 }
 
+// crowded refuses to make a network on a subnet that one has which stays: podman
+// would refuse it at its start. Podman is asked only where the plan makes one that
+// has been given a subnet.
+func (n *Node) crowded(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
+	var faults units.Faults
+	for _, r := range desired.Resources {
+		subnets := subnetsOf(r)
+		if len(subnets) == 0 || !slices.Contains(plan.Touched(), units.Unit(r)) {
+			continue
+		}
+		all, err := n.objectsOf(ctx, units.TargetNetwork)
+		if err != nil {
+			return nil, err
+		}
+		there := slices.ContainsFunc(all, func(o host.Object) bool { return o.Name == units.Object(r).Name() })
+		if there && !slices.Contains(plan.Free, units.Object(r)) {
+			continue // it is not made
+		}
+		for _, o := range all {
+			t := units.Of(units.TargetNetwork, o.Name)
+			if t == units.Object(r) || slices.Contains(plan.Free, t) {
+				continue
+			}
+			for _, has := range prefixes(o.Subnets) {
+				if slices.ContainsFunc(subnets, has.Overlaps) {
+					faults = append(faults, n.crowding(plan, desired, r, t, has))
+				}
+			}
+		}
+	}
+	return faults, nil
+}
+
+// crowding tells of a network that has a subnet, why it is there and how it would go.
+func (n *Node) crowding(plan Plan, desired state.Generation, r units.Resource, t units.Target, has netip.Prefix) units.Fault {
+	record, _ := n.ledgerRecord(t)
+	_, declared := networksByObject(desired)[t]
+	why, instead := "is not of meshgen", "take that network away: podman network rm "+t.Name()
+	switch {
+	case record.State == state.Held:
+		why, instead = "is held", "take that network away, when nothing needs it: podman network rm "+t.Name()
+	case record.State == state.Live && declared:
+		why, instead = "is declared too", "give that network one of its own"
+	case record.State == state.Live && slices.Contains(plan.Retire, t):
+		why, instead = "goes with this switch, and after this one comes", "switch once without this network"
+	case record.State == state.Live:
+		why, instead = "stays for what uses it", "have what uses that network end first; where its unit is masked, unmask it"
+	}
+	return units.Fault{
+		Position: r.Position,
+		Message:  fmt.Sprintf("%s: its subnet is that of %s, %s, which %s", r.Address, t, has, why),
+		Hint:     "give this one another subnet, or " + instead,
+	}
+}
+
 // subnetsOf returns the subnets that a network has been given.
-func subnetsOf(r units.Resource) []netip.Prefix {
+func subnetsOf(r units.Resource) []netip.Prefix { return prefixes(r.Values("Network", "Subnet")) }
+
+func prefixes(words []string) []netip.Prefix {
 	var subnets []netip.Prefix
-	for _, v := range r.Values("Network", "Subnet") {
+	for _, v := range words {
 		if s, err := netip.ParsePrefix(v); err == nil { // podman says what is wrong with it
 			subnets = append(subnets, s)
 		}
@@ -82,7 +164,11 @@ func (p *planner) free(network units.Resource, object units.Target) {
 // it is up, and what uses it.
 func (p *planner) haltNetwork(network units.Resource, reason string) {
 	p.halt(units.Unit(network), network.Address, reason)
+	stays := p.seen.inUse[units.Object(network)]
 	for _, r := range p.generation.Resources {
+		if stays && p.seen.units[units.Unit(r)].Load == "masked" {
+			continue // it is what the network stays for
+		}
 		if slices.Contains(r.Uses, network.Address) && units.Unit(r) != "" {
 			p.halt(units.Unit(r), r.Address, "it uses "+string(units.Object(network)))
 			p.haltStarters(r)

@@ -155,5 +155,9 @@ func objectHolder(t units.Target, o host.Object) string {
 	if o.Running {
 		does = "runs"
 	}
-	return fmt.Sprintf("container %.12s of image %s %s", o.ID, o.Image, does)
+	by := ""
+	if o.Unit != "" {
+		by = ", by " + o.Unit
+	}
+	return fmt.Sprintf("container %.12s of image %s %s%s", o.ID, o.Image, does, by)
 }
