@@ -253,11 +253,27 @@ func (x *resolver) pod(value string) string {
 func (x *resolver) units(value string) string {
 	words := strings.Fields(value)
 	for i, word := range words {
-		if strings.Contains(word, "/") && !isPath(word) {
+		switch {
+		case strings.Contains(word, "/") && !isPath(word):
 			words[i] = x.unit(word)
+		default:
+			x.mistaken(word)
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// mistaken faults a word that would be read as a unit's name, and that is the id of a unit
+// of the module with another name: systemd would look for a unit of nobody's.
+func (x *resolver) mistaken(word string) {
+	a := units.Address{Module: x.from.Address.Module, Kind: units.KindUnit, ID: word}
+	r, ok := x.declarations.byAddress[a]
+	if !ok || units.Unit(r.Resource) == word || x.declarations.byUnit[word] != nil {
+		return
+	}
+	at, p := x.at()
+	x.fault(at, p, fmt.Sprintf("%q is the id of a unit that is called %q", word, units.Unit(r.Resource)),
+		fmt.Sprintf("want %q, or another id for that unit where one of the machine's is meant", "unit/"+word))
 }
 
 // unit returns the service of kind/id or module/kind/id.

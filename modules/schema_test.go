@@ -188,7 +188,7 @@ func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
 		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
-		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-ports", "value-text", "wasm-files",
+		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-id-as-name", "unit-ports", "value-text", "wasm-files",
 	}
 	for _, g := range goldens(t) {
 		name := strings.TrimSuffix(filepath.Base(g.file), ".txtar")

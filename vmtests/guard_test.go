@@ -235,3 +235,23 @@ func TestGuardIsNoReasonToRestart(t *testing.T) {
 		}
 	}
 }
+
+// A container that the owner's unit runs, which is a copy of ours with our mark in
+// it, is the owner's.
+func TestContainerOfACopiedUnitStays(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: x: {name: "ant", ` + probe + `}`))
+	v.Switch()
+	v.Run("sh", "-ec", `
+cp /run/systemd/generator/ant.service /etc/systemd/system/own.service
+systemctl stop ant
+systemctl daemon-reload
+systemctl start own`)
+	id := v.Run("podman", "inspect", "--format={{.Id}}", "ant")
+	if r := v.Exec("systemctl", "start", "ant"); r.Code == 0 {
+		t.Error("ant started")
+	}
+	if now := v.Run("podman", "inspect", "--format={{.Id}}", "ant"); now != id {
+		t.Errorf("the container is %s, was %s", now, id)
+	}
+}

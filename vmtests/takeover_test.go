@@ -59,7 +59,9 @@ func legacies() []legacy {
 	ours := func(module, name string) string {
 		return fmt.Sprintf(`[ "$(podman inspect --format '{{.State.Running}} {{index .Config.Labels "io.meshgen.resource"}}' %s)" = "true %s/container/%[1]s" ] && `, name, module)
 	}
-	file := func(path string) string { return fmt.Sprintf("stat --format='%%n %%a %%u:%%g %%Y' %s; cat %[1]s; ", path) }
+	file := func(path string) string {
+		return fmt.Sprintf("stat --format='%%n %%a %%u:%%g %%Y' %s; cat %[1]s; ", path)
+	}
 	return []legacy{
 		{"quadlet", "containers: " + container("web", ""), []string{"container:web"}, file("/etc/containers/systemd/web.container") + "systemctl is-active web", ours("quadlet", "web") + "systemctl is-active web && [ ! -e /etc/containers/systemd/web.container ]"},
 		{"run", "containers: " + container("cache", ""), []string{"container:cache"}, inspect("cache") + "podman exec cache cat /layer", ours("run", "cache") + "true"},

@@ -98,6 +98,10 @@ func (c Claim) made(ctx context.Context, root string, has container) (bool, erro
 	if mark == "" || (mark != c.Resource && has.Labels["PODMAN_SYSTEMD_UNIT"] != c.Unit) {
 		return false, nil
 	}
+	// Our units are below /run. A copy of one, with all that is in it, is its owner's.
+	if by := has.Labels[units.FragmentLabel]; by != "" && !strings.HasPrefix(by, "/run/") {
+		return false, nil
+	}
 	if has.ImageID == "" {
 		return true, nil // of a Rootfs=
 	}
