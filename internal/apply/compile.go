@@ -128,7 +128,7 @@ func fingerprint(c Converter) string {
 	if c == nil {
 		return ""
 	}
-	return c.Fingerprint() + " " + generator.GuardProgram // its path is in the units
+	return c.Fingerprint() + " " + generator.GuardProgram + " " + units.GuardEdition // both are in the units
 }
 
 // enablement returns the links that systemctl enable would make of the [Install]
