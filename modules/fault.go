@@ -79,6 +79,10 @@ func (l *loader) evaluationAt(all []errors.Error) {
 		p = append(p, strings.Trim(label, `"`))
 	}
 	at := l.inside(all, p)
+	if p.isSecret() {
+		l.fault(at, p, "not one string", "CUE says more, and shows the content: cue vet")
+		return
+	}
 	if len(all) == 1 {
 		l.fault(at, p, text(all[0]), "")
 		return

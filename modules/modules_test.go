@@ -165,6 +165,9 @@ func dump(m Manifest) string {
 			fmt.Fprintf(&b, "[%s]\n", s.Name)
 			dumpEntries(&b, s.Entries)
 		}
+		if s := r.Secret; s != nil {
+			fmt.Fprintf(&b, "holds %q\n", s.Content)
+		}
 		if f := r.File; f != nil {
 			fmt.Fprintf(&b, "%s %04o %s:%s %q\n", f.Path, f.Mode, f.Owner, f.Group, f.Content)
 			for _, n := range f.Notify {

@@ -51,6 +51,8 @@ func namesOf(d *declared) []units.Target {
 	switch {
 	case d.File != nil:
 		return []units.Target{units.Of(units.TargetFile, d.File.Path)}
+	case d.Secret != nil:
+		return []units.Target{units.Object(d.Resource)}
 	case d.Address.Kind == units.KindUnit:
 		return []units.Target{units.Of(units.TargetUnit, units.Unit(d.Resource))}
 	}

@@ -19,6 +19,7 @@ func (l *loader) resolve(d *declarations) {
 		x.rewrite("Container", "Network", x.network)
 		x.rewrite("Container", "Image", x.image)
 		x.rewrite("Container", "Pod", x.pod)
+		x.rewrite("Container", "Secret", x.secret)
 		x.rewrite("Pod", "Volume", x.volume)
 		x.rewrite("Pod", "Network", x.network)
 		x.rewrite("Volume", "Image", x.image)
@@ -249,6 +250,35 @@ func (x *resolver) pod(value string) string {
 	return units.QuadletFile(r.Resource)
 }
 
+// secret resolves SECRET[,OPTIONS]. A plain word that no secret of the module has for
+// its id is a secret's name, declared or not: podman's secrets are often made by
+// hand, and out of the manifest's sight.
+func (x *resolver) secret(value string) string {
+	word, options, hasOptions := strings.Cut(value, ",")
+	a := units.Address{Module: x.from.Address.Module, Kind: units.KindSecret, ID: word}
+	r, ok := x.declarations.byAddress[a]
+	id, isID := strings.CutSuffix(word, ".secret")
+	switch {
+	case ok:
+		x.use(r)
+	case isID || strings.Contains(word, "/"):
+		if r, ok = x.find(units.KindSecret, id); !ok {
+			return value
+		}
+	default:
+		i := slices.IndexFunc(x.declarations.all, func(d *declared) bool { return d.Secret != nil && d.Name == word })
+		if i < 0 {
+			return value
+		}
+		r = x.declarations.all[i]
+		x.use(r)
+	}
+	if !hasOptions {
+		return r.Name
+	}
+	return r.Name + "," + options
+}
+
 // units resolves the addresses among the names of units.
 func (x *resolver) units(value string) string {
 	words := strings.Fields(value)
@@ -298,9 +328,9 @@ func (x *resolver) unit(word string) string {
 		at, p := x.at()
 		x.fault(at, p, fmt.Sprintf("no %s is declared", a), choices(full, known))
 		return word
-	case a.Kind == units.KindFile:
+	case a.Kind == units.KindFile || a.Kind == units.KindSecret:
 		at, p := x.at()
-		x.fault(at, p, fmt.Sprintf("%s is a file and has no unit", a), "")
+		x.fault(at, p, fmt.Sprintf("%s is a %s and has no unit", a, a.Kind), "")
 		return word
 	}
 	x.use(r)

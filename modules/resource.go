@@ -77,6 +77,8 @@ func (l *loader) resource(a units.Address, f field, policy policy) *declared {
 		l.file(d, all)
 	case units.KindUnit:
 		l.plain(d, all)
+	case units.KindSecret:
+		l.secret(d, all)
 	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:
 		l.quadlet(d, all)
 	}
@@ -210,7 +212,7 @@ func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
 	case units.KindContainer:
 	case units.KindPod:
 		maps.Copy(instead, map[string]string{"--infra-name": "", "--pod-id-file": "", "--infra": ""})
-	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile:
+	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile, units.KindSecret:
 		return
 	}
 	for _, e := range entries {

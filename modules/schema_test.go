@@ -106,7 +106,7 @@ func (k keyed) declaration(id, example string) string {
 		id = "plain-" + id
 	case units.KindPod: // which would have a container's name
 		id = "pod-" + id
-	case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile:
+	case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
 	}
 	needed := strings.ReplaceAll(unitTypes()[k.suffix], "ID", id)
 	if k.kind == units.KindContainer {
@@ -163,7 +163,7 @@ func TestEveryKeyIsAccepted(t *testing.T) {
 			id = "plain-" + id + k.suffix
 		case units.KindPod:
 			id = "pod-" + id
-		case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile:
+		case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
 		}
 		a := units.Address{Module: "m", Kind: k.kind, ID: id}
 		n := slices.IndexFunc(m.Resources, func(r units.Resource) bool { return r.Address == a })

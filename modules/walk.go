@@ -64,7 +64,7 @@ func (l *loader) fields(v cue.Value, r *rule, p path) fields {
 	v = resolved(v)
 	sound := v.Kind() == cue.StructKind
 	if !sound && v.Err() == nil {
-		l.fault(l.place(v, p), p, "want a struct, not "+describe(v), "")
+		l.fault(l.place(v, p), p, "want a struct"+p.describe(v), "")
 		return nil
 	}
 	all, err := v.Fields(cue.Optional(true))
@@ -133,7 +133,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 		definition, sections = "#"+ownSection(kind), quadletSections(kind)
 	case units.KindUnit:
 		definition, sections = "#PlainUnit", plainSections(f.path[at+1])
-	case units.KindFile:
+	case units.KindFile, units.KindSecret:
 	}
 	rules := l.schema.shapeOf(l.schema.definition(definition)).fields
 	for _, section := range sections {
@@ -147,7 +147,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 // isResource reports whether a definition of the schema is that of a resource.
 func (l *loader) isResource(definition string) bool {
 	switch definition {
-	case "#Container", "#Pod", "#Volume", "#Network", "#PlainUnit", "#File":
+	case "#Container", "#Pod", "#Volume", "#Network", "#PlainUnit", "#File", "#Secret":
 		return true
 	}
 	return false
@@ -167,7 +167,7 @@ func (l *loader) accepts(f field) bool {
 	if kind&f.rule.kinds != 0 && f.value.Unify(f.rule.value).Err() == nil {
 		return true
 	}
-	l.fault(l.place(f.value, f.path), f.path, "want "+f.rule.want+", not "+describe(v), "")
+	l.fault(l.place(f.value, f.path), f.path, "want "+f.rule.want+f.path.describe(v), "")
 	return false
 }
 
@@ -192,7 +192,11 @@ func (l *loader) incomplete(v cue.Value, p path) bool {
 		l.evaluation(err)
 		return false
 	}
-	l.fault(l.place(v, p), p, "not decided: "+excerpt(fmt.Sprint(v)), "want one concrete value")
+	is := "not decided: " + excerpt(fmt.Sprint(v))
+	if p.isSecret() {
+		is = "not decided"
+	}
+	l.fault(l.place(v, p), p, is, "want one concrete value")
 	return false
 }
 

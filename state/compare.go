@@ -38,7 +38,7 @@ type Observed struct {
 // always set; of the rest, what such a thing has.
 type Occupant struct {
 	Words string
-	What  string // container, pod, volume, network, unit, quadlet, mask, file, directory, symlink, special
+	What  string // container, pod, volume, network, secret, unit, quadlet, mask, file, directory, symlink, special
 
 	Running  bool
 	ID       string // podman's
@@ -153,6 +153,12 @@ func (c *comparison) resource(r units.Resource) {
 	if r.Address.Kind == units.KindFile {
 		if ours && record.Resource == r.Address {
 			c.file(r, record)
+		}
+		return
+	}
+	if r.Address.Kind == units.KindSecret {
+		if ours && !renamed && (record.Digest != r.Secret.Digest || record.State == Held) {
+			c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
 		}
 		return
 	}
@@ -359,6 +365,8 @@ func bestKnown(k units.Kind) string {
 		return units.TargetFile
 	case units.KindVolume:
 		return units.TargetVolume
+	case units.KindSecret:
+		return units.TargetSecret
 	case units.KindContainer, units.KindPod, units.KindNetwork, units.KindUnit:
 	}
 	return units.TargetUnit

@@ -180,10 +180,16 @@ func (w *treeWriter) makeDirs(dir string) error {
 	return os.MkdirAll(dir, 0o755) //nolint:gosec // systemd's tools read it as anyone
 }
 
+// file writes a file that anyone may read, but for contents and for desired.json,
+// which has their digests: a short content could be guessed by its digest.
 func (w *treeWriter) file(path string, data []byte) {
 	full := w.place(path)
+	mode := fs.FileMode(0o644)
+	if path == desired || strings.HasPrefix(path, "files/") {
+		mode = 0o600
+	}
 	if w.err == nil {
-		w.err = os.WriteFile(full, data, 0o644) //nolint:gosec,forbidigo // in staging, synced as a whole
+		w.err = os.WriteFile(full, data, mode) //nolint:gosec,forbidigo // in staging, synced as a whole
 	}
 }
 

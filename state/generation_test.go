@@ -78,6 +78,9 @@ func TestWhatIsTheSameIsShared(t *testing.T) {
 			t.Errorf("%s is not shared: %v", path, err)
 		}
 	}
+	if info, err := os.Stat(filepath.Join(l.Generation(2), desired)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s, which has the digests of what may be secret: %v, %v", desired, info.Mode(), err)
+	}
 	if info, err := os.Stat(filepath.Join(l.Generation(2), "files")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("files/ may be read by others: %v, %v", info, err)
 	}

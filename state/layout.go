@@ -68,6 +68,9 @@ func (l Layout) Ledger() string { return filepath.Join(l.State, "ledger") }
 // Lock returns the lock's file.
 func (l Layout) Lock() string { return filepath.Join(l.State, "lock") }
 
+// SecretKey is the file with the key that digests of secrets are made with.
+func (l Layout) SecretKey() string { return filepath.Join(l.State, "secret.key") }
+
 // Backups returns the directory of files of ours that other hands had changed.
 func (l Layout) Backups() string { return filepath.Join(l.State, "backups") }
 

@@ -5,15 +5,19 @@ import (
 	"strings"
 )
 
-// GuardName is the name of the program that looks, at the start of a container's
-// service, whether the container's name is free.
+// GuardName is the name of the program that looks, at the start of a container's or
+// a pod's service, whether the name is free.
 const GuardName = "meshgen-guard"
+
+// GuardEdition changes with what [Guarded] adds: what was converted with another is
+// converted anew.
+const GuardEdition = "2"
 
 // noReplace undoes the --replace that Quadlet writes.
 const noReplace = "--replace=false"
 
 // Guarded returns the text of a Quadlet as a converter is to have it. That of a
-// container of ours gets two keys that a reader has no need of:
+// container or a pod of ours gets two keys that a reader has no need of:
 //
 //   - PodmanArgs=--replace=false. It comes behind all other flags, and of one that is
 //     given twice podman takes the last.
@@ -25,25 +29,31 @@ const noReplace = "--replace=false"
 // is declared.
 func Guarded(quadlet, program string) string {
 	a, ok := Mark(quadlet)
-	name := containerName(quadlet)
-	if !ok || a.Kind != KindContainer || name == "" {
+	if !ok || a.Kind != KindContainer && a.Kind != KindPod {
+		return quadlet
+	}
+	section := ownSection(a.Kind)
+	name := objectName(quadlet, section)
+	if name == "" {
 		return quadlet
 	}
 	return quadlet +
-		"\n[" + ownSection(KindContainer) + "]\nPodmanArgs=" + noReplace + "\n" +
+		"\n[" + section + "]\nPodmanArgs=" + noReplace + "\n" +
 		"\n[Unit]\n" +
 		"\n[Service]\nExecStartPre=" + program + " " + name + " " + a.String() + " %n\n"
 }
 
-// containerName returns the name that a Quadlet gives its container.
-func containerName(quadlet string) (name string) {
+// objectName returns the name that a Quadlet gives its container or pod, by the
+// section that is of its kind.
+func objectName(quadlet, own string) (name string) {
+	key := map[string]string{"Container": "ContainerName=", "Pod": "PodName="}[own]
 	section := ""
 	for line := range strings.Lines(quadlet) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") {
 			section = line
 		}
-		if value, ok := strings.CutPrefix(line, "ContainerName="); ok && section == "["+ownSection(KindContainer)+"]" {
+		if value, ok := strings.CutPrefix(line, key); ok && section == "["+own+"]" {
 			name = value
 		}
 	}
@@ -58,10 +68,14 @@ func isGuard(line string) bool {
 }
 
 // withoutNoReplace takes from the command of a service the flag that [Guarded] gave
-// it: the first that reads so, since the program and its arguments come after.
+// it. Of podman run it is the first that reads so, since the program and its
+// arguments come after; of podman pod create it is the last word.
 func withoutNoReplace(line string) string {
-	if !strings.HasPrefix(line, "ExecStart=") {
-		return line
+	switch {
+	case strings.HasPrefix(line, "ExecStart="):
+		return strings.Replace(line, " "+noReplace+" ", " ", 1)
+	case strings.HasPrefix(line, "ExecStartPre=") && strings.Contains(line, " pod create "):
+		return strings.TrimSuffix(line, " "+noReplace)
 	}
-	return strings.Replace(line, " "+noReplace+" ", " ", 1)
+	return line
 }

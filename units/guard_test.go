@@ -27,6 +27,19 @@ ExecStartPre=/opt/lib/meshgen/meshgen-guard gitea forge/container/gitea.server %
 	if diff := cmp.Diff(want, Guarded(container, "/opt/lib/meshgen/meshgen-guard")); diff != "" {
 		t.Error(diff)
 	}
+	pod := render(KindPod, "Pod", "PodName")
+	want = pod + `
+[Pod]
+PodmanArgs=--replace=false
+
+[Unit]
+
+[Service]
+ExecStartPre=/opt/lib/meshgen/meshgen-guard gitea forge/pod/gitea.server %n
+`
+	if diff := cmp.Diff(want, Guarded(pod, "/opt/lib/meshgen/meshgen-guard")); diff != "" {
+		t.Error(diff)
+	}
 	for name, text := range map[string]string{
 		"a volume":              render(KindVolume, "Volume", "VolumeName"),
 		"not ours":              "[Container]\nContainerName=gitea\n",
@@ -54,5 +67,21 @@ func TestRunDigestPassesOverTheGuard(t *testing.T) {
 		if RunDigest(strings.Replace(guarded, line, line+other, 1)) == RunDigest(service) {
 			t.Errorf("%q makes none", other)
 		}
+	}
+}
+
+// So is it with a pod's: what is made by podman pod create is the same.
+func TestRunDigestPassesOverTheGuardOfAPod(t *testing.T) {
+	const create = "ExecStartPre=/usr/bin/podman pod create --replace --name gitea --label io.meshgen.resource=forge/pod/gitea"
+	const bare = "# Made by a converter.\n\n[X-Pod]\nPodName=gitea\n\n[Service]\nExecStartPre=/bin/true\n" + create + "\nExecStart=/usr/bin/podman pod start gitea\n"
+	guarded := strings.Replace(bare, create, "ExecStartPre=/usr/lib/meshgen/meshgen-guard gitea forge/pod/gitea %n\n"+create+" --replace=false", 1)
+	if RunDigest(guarded) != RunDigest(bare) {
+		t.Error("the guard makes a difference")
+	}
+	if RunDigest(strings.Replace(bare, create, create+" --replace=false", 1)) == RunDigest(bare) {
+		t.Error("what its owner said without a guard makes none")
+	}
+	if RunDigest(strings.Replace(guarded, create, create+" --memory=1g", 1)) == RunDigest(bare) {
+		t.Error("another flag makes none")
 	}
 }

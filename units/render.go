@@ -19,6 +19,9 @@ const (
 // object of ours.
 const MarkLabel = "io.meshgen.resource"
 
+// DigestLabel is the label that carries, on a secret of ours, its [Secret] digest.
+const DigestLabel = "io.meshgen.digest"
+
 // FragmentLabel is the label that carries, on a container of ours, the path of the
 // unit file by which it was started, as systemd knows it.
 const FragmentLabel = "io.meshgen.fragment"
@@ -51,7 +54,7 @@ func QuadletFile(r Resource) string {
 	switch r.Address.Kind {
 	case KindContainer, KindPod, KindVolume, KindNetwork:
 		return r.Name + "." + string(r.Address.Kind)
-	case KindUnit, KindFile:
+	case KindUnit, KindFile, KindSecret:
 	}
 	return ""
 }

@@ -25,6 +25,7 @@ const (
 	KindNetwork   Kind = "network"
 	KindUnit      Kind = "unit" // of systemd's own, without Quadlet
 	KindFile      Kind = "file"
+	KindSecret    Kind = "secret" // of podman, made by a switch and not by a unit
 )
 
 // Address names a resource as module/kind/id. It never depends on the names
@@ -178,10 +179,11 @@ type Resource struct {
 	Position Position `json:"position"`
 
 	// Name is the base of the unit's file name and of the podman object's
-	// name. Of KindUnit it is the whole name, with its type. A file has none.
+	// name. Of KindUnit it is the whole name, with its type; of KindSecret it is
+	// podman's. A file has none.
 	Name string `json:"name,omitempty"`
 	// Sections are the unit's, in the order in which they are written.
-	// A file has none.
+	// A file and a secret have none.
 	Sections []Section `json:"sections,omitempty"`
 	// Holds are the ports taken beyond what PublishPort says.
 	Holds []Port `json:"holds,omitempty"`
@@ -196,8 +198,9 @@ type Resource struct {
 	// built-in one. It makes no difference to what the resource is either.
 	Wasm *Wasm `json:"wasm,omitempty"`
 
-	// File is set for KindFile alone.
-	File *File `json:"file,omitempty"`
+	// File is set for KindFile alone, Secret for KindSecret.
+	File   *File   `json:"file,omitempty"`
+	Secret *Secret `json:"secret,omitempty"`
 }
 
 // Section is a section of a unit file: [Container], [Service] and so on.
@@ -237,6 +240,21 @@ type File struct {
 	// Notify are the resources that must act when the file changes.
 	Notify []Notification `json:"notify,omitempty"`
 }
+
+// Secret is a secret of podman's. It has no text form that shows the content.
+type Secret struct {
+	// Digest tells one content from another, in hexadecimal, to whoever has the key
+	// of the node; "" until the node has set it.
+	Digest string `json:"digest"`
+	// Content is not part of the JSON form: a generation stores it by digest.
+	Content []byte `json:"-"`
+}
+
+// String keeps the content out of whatever is printed.
+func (s Secret) String() string { return "secret " + s.Digest }
+
+// GoString is String.
+func (s Secret) GoString() string { return s.String() }
 
 // Notification is what a resource does when a file of its module changes.
 type Notification struct {

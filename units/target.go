@@ -23,6 +23,7 @@ const (
 	TargetDir       = "dir" // a directory made for a file
 	TargetPort      = "port"
 	TargetImage     = "image" // one that was pulled for a container
+	TargetSecret    = "secret"
 )
 
 // Of returns the target of that kind and name.
@@ -40,7 +41,7 @@ func (t Target) Name() string {
 	return name
 }
 
-// Unit returns the unit that systemd knows the resource by; "" for a file. What
+// Unit returns the unit that systemd knows the resource by; "" for a file or a secret. What
 // becomes of a Quadlet follows podman-systemd.unit(5).
 func Unit(r Resource) string {
 	section, suffix := "Container", ""
@@ -54,7 +55,7 @@ func Unit(r Resource) string {
 		section, suffix = "Network", "-network"
 	case KindUnit:
 		return r.Name
-	case KindFile:
+	case KindFile, KindSecret:
 		return ""
 	}
 	if name := r.Value(section, "ServiceName"); name != "" {
@@ -75,6 +76,8 @@ func Object(r Resource) Target {
 		return Of(TargetVolume, r.Value("Volume", "VolumeName"))
 	case KindNetwork:
 		return Of(TargetNetwork, r.Value("Network", "NetworkName"))
+	case KindSecret:
+		return Of(TargetSecret, r.Name)
 	case KindUnit, KindFile:
 	}
 	return ""
@@ -85,6 +88,9 @@ func Object(r Resource) Target {
 func Targets(r Resource) []Target {
 	if r.Address.Kind == KindFile {
 		return []Target{Of(TargetFile, r.File.Path)}
+	}
+	if r.Address.Kind == KindSecret {
+		return []Target{Object(r)}
 	}
 	targets := []Target{Of(TargetUnit, Unit(r))}
 	if object := Object(r); object != "" {

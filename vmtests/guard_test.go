@@ -255,3 +255,26 @@ systemctl start own`)
 		t.Errorf("the container is %s, was %s", now, id)
 	}
 }
+
+func TestGuardOfAPodIsNoReasonToRestart(t *testing.T) {
+	v := Boot(t)
+	const pod = "[X-Meshgen]\nResource=m/pod/x\n\n[Pod]\nPodName=ant\nPodmanArgs=--exit-policy=continue\nPodmanArgs=--label io.meshgen.resource=m/pod/x\n"
+	convert := func(text string) string {
+		t.Helper()
+		v.WriteFile("/run/quadlets/ant.pod", text)
+		return v.Run("env", "QUADLET_UNIT_DIRS=/run/quadlets", "/usr/libexec/podman/quadlet", "-dryrun")
+	}
+	for what, more := range map[string]string{
+		"as it is by default":    "[Install]\nWantedBy=multi-user.target\n",
+		"of the service":         "[Service]\nExecStartPre=/bin/true\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
+		"of the unit":            "[Unit]\nDescription=Ant\nAfter=b.service\n",
+		"of both":                "[Unit]\nAfter=b.service\n[Service]\nRestart=always\n",
+		"of both, the other way": "[Service]\nRestart=always\n[Unit]\nAfter=b.service\n",
+		"of the pod":             "Volume=/srv:/srv\nPublishPort=80:80\nPodmanArgs=--hostname=a\n",
+	} {
+		bare, guarded := convert(pod+more), convert(units.Guarded(pod+more, "/usr/lib/meshgen/meshgen-guard"))
+		if units.RunDigest(bare) != units.RunDigest(guarded) || bare == guarded {
+			t.Errorf("%s:\n%s\nwith the guard:\n%s", what, bare, guarded)
+		}
+	}
+}

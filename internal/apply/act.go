@@ -58,7 +58,7 @@ func (m *move) act(ctx context.Context) error {
 		m.freeNetworks,
 		m.copyVolumes,
 		m.putAside,
-		func(context.Context) error { return m.flip(staged) },
+		func(ctx context.Context) error { return m.flip(ctx, staged) },
 		func(context.Context) error { return m.node.keepCopies(m.to) },
 		m.handOver,
 		m.lowerBridge,
@@ -86,10 +86,13 @@ func discard(staged []durable.Staged) error {
 	return errors.Join(errs...)
 }
 
-// flip puts the new set in force: config files first, then every unit at once
+// flip puts the new set in force: config files and secrets first, then every unit at once
 // by one link.
-func (m *move) flip(staged []durable.Staged) error {
+func (m *move) flip(ctx context.Context, staged []durable.Staged) error {
 	if err := m.renameFiles(staged); err != nil {
+		return err
+	}
+	if err := m.makeSecrets(ctx); err != nil {
 		return err
 	}
 	if m.to.Number == 0 {

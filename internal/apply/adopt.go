@@ -74,6 +74,8 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 			objects = append(objects, t) // their units come first
 		case units.TargetPod:
 			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the container another name, or remove the pod by hand")
+		case units.TargetSecret:
+			a.fault(t, "podman cannot rename a secret, and what it holds is not copied", "give the declared one another name, or refer to it by its name and do not declare it")
 		default:
 			a.fault(t, "what is no file cannot be kept", "move it out of the way by hand")
 		}

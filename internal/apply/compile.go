@@ -77,12 +77,17 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 		case units.KindFile:
 			path = filepath.Join("files", r.File.Digest)
 			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.File.Content)
+		case units.KindSecret:
+			path = filepath.Join("files", r.Secret.Digest)
+			same = had[r.Secret.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.Secret.Content)
 		}
 		switch {
 		case same:
 			c.Tree.Same = append(c.Tree.Same, path)
 		case r.File != nil:
 			c.Tree.Files[path] = r.File.Content
+		case r.Secret != nil:
+			c.Tree.Files[path] = r.Secret.Content
 		default:
 			c.Tree.Files[path] = []byte(units.Render(r))
 		}
@@ -128,7 +133,7 @@ func fingerprint(c Converter) string {
 	if c == nil {
 		return ""
 	}
-	return c.Fingerprint() + " " + generator.GuardProgram // its path is in the units
+	return c.Fingerprint() + " " + generator.GuardProgram + " " + units.GuardEdition // both are in the units
 }
 
 // enablement returns the links that systemctl enable would make of the [Install]
@@ -193,6 +198,9 @@ func contents(g state.Generation) map[string]bool {
 		}
 		if r.Wasm != nil {
 			digests[r.Wasm.Digest] = true
+		}
+		if r.Secret != nil {
+			digests[r.Secret.Digest] = true
 		}
 	}
 	return digests
@@ -264,6 +272,9 @@ func unplaced(r units.Resource) units.Resource {
 		f := *r.File
 		f.Content = nil
 		r.File = &f
+	}
+	if r.Secret != nil {
+		r.Secret = &units.Secret{Digest: r.Secret.Digest}
 	}
 	return r
 }

@@ -38,6 +38,7 @@ func Export(c Compiled, dir string) error {
 		switch r.Address.Kind {
 		case units.KindFile:
 			err = write(filepath.Join("/files", r.File.Path), r.File.Content, r.File.Mode)
+		case units.KindSecret: // who runs these Quadlets has to make it
 		case units.KindUnit:
 			err = write(filepath.Join("/units", r.Name), []byte(units.Render(r)), 0o644)
 		case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork:

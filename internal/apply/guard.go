@@ -12,9 +12,8 @@ import (
 )
 
 // guard refuses a plan that would start, stop or restart what is not ours under
-// a name that is: the start of a container would fail, by what every start of ours
-// has before it, units.Guarded; podman pod create --replace destroys whatever pod
-// has the name and all that is in it; a unit file of the owner's comes before ours;
+// a name that is: the start of a container or a pod would fail, by what every start
+// of ours has before it, units.Guarded; a unit file of the owner's comes before ours;
 // and podman makes no network on the subnet of one that stays.
 func (n *Node) guard(ctx context.Context, plan Plan, desired state.Generation) (units.Faults, error) {
 	if n.Systemd == nil {

@@ -186,7 +186,7 @@ func (j judgement) remove(t state.Transition) (decided state.Transition, hint st
 // runs reports whether what is of that kind runs on the machine.
 func runs(k units.Kind) bool {
 	switch k {
-	case units.KindVolume, units.KindNetwork, units.KindFile:
+	case units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
 		return false
 	case units.KindContainer, units.KindPod, units.KindUnit:
 	}
@@ -237,6 +237,9 @@ func alike(a, b units.Resource) bool {
 	}
 	if a.File != nil {
 		return a.File.Digest == b.File.Digest
+	}
+	if a.Secret != nil {
+		return a.Secret.Digest == b.Secret.Digest
 	}
 	return sameResource(nameless(a), nameless(b))
 }

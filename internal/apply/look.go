@@ -28,6 +28,8 @@ type sight struct {
 	// foreign are the units whose names are no longer declared and which run by
 	// a definition that is not of meshgen, with its path.
 	foreign map[string]string
+	// secrets are those that are declared and ours, with the digests of what they hold.
+	secrets map[units.Target]string
 	// inUse are the networks and volumes that are no longer declared and that
 	// containers of ours use whose units are masked: nothing takes them off.
 	inUse    map[units.Target]bool
@@ -357,6 +359,8 @@ func (l *listing) list(ctx context.Context, kind string) (map[string]host.Object
 		found, err = l.podman.Volumes(ctx)
 	case units.TargetNetwork:
 		found, err = l.podman.Networks(ctx)
+	case units.TargetSecret:
+		found, err = l.podman.Secrets(ctx)
 	}
 	if err != nil {
 		return nil, err

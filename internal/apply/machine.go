@@ -51,6 +51,9 @@ type Podman interface {
 	Volumes(ctx context.Context) ([]host.Object, error)
 	Networks(ctx context.Context) ([]host.Object, error)
 	Pods(ctx context.Context) ([]host.Object, error)
+	Secrets(ctx context.Context) ([]host.Object, error)
+	CreateSecret(ctx context.Context, name string, labels map[string]string, content []byte) error
+	RemoveSecret(ctx context.Context, name string) error
 	Images(ctx context.Context) (map[string]bool, error)
 	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error

@@ -167,7 +167,7 @@ func (b *rebuilder) objects(ctx context.Context) error {
 	if b.node.Podman == nil {
 		return nil
 	}
-	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume} {
+	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume, units.TargetSecret} {
 		objects, err := b.node.objectsOf(ctx, kind)
 		if err != nil {
 			return err

@@ -31,7 +31,8 @@ type Node struct {
 	Machine
 
 	machineID string
-	lost      error // why the ledger cannot be used; nil where it can
+	secretKey []byte // nil until it is asked for
+	lost      error  // why the ledger cannot be used; nil where it can
 	lock      *state.Lock
 	objects   *listing
 	policies  *policy.Runtime  // nil until one is asked

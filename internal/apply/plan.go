@@ -40,6 +40,8 @@ type Plan struct {
 	Copy []Copy
 	// Write are files to be put in place.
 	Write []units.Resource
+	// Make are secrets to be made, or made anew.
+	Make []units.Resource
 	// Handover are renamed units. Bridge are those that they need and that
 	// systemd does not have yet.
 	Handover []Handover
@@ -96,7 +98,7 @@ func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Adopt)+len(p.Release)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+	return len(p.Adopt)+len(p.Release)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Make)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
 		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
@@ -208,6 +210,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	}
 	p.names()
 	p.files()
+	p.secrets()
 	for _, r := range b.records {
 		if r.Target.Kind() == units.TargetUnit && r.State == state.Live {
 			p.oldUnit(r)
@@ -255,7 +258,7 @@ func (p *planner) names() {
 	for _, r := range p.desired.Resources {
 		for _, t := range units.Targets(r) {
 			declared[t] = true
-			if t.Kind() == units.TargetFile && p.kept[t] {
+			if (t.Kind() == units.TargetFile || t.Kind() == units.TargetSecret) && p.kept[t] {
 				continue // what is not written is not recorded
 			}
 			if p.emits(t, r) {
@@ -345,6 +348,8 @@ func (p *planner) emits(t units.Target, r units.Resource) bool {
 		return p.unit[t.Name()].Differs(record)
 	case units.TargetFile:
 		return record.Digest != r.File.Digest || record.Definition != state.FileMeta(*r.File)
+	case units.TargetSecret:
+		return record.Digest != r.Secret.Digest
 	}
 	return false
 }

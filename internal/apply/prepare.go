@@ -159,7 +159,11 @@ func withTaken(transitions []state.Transition, held []state.Holding) []state.Tra
 func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Plan, error) {
 	plan := makePlan(b, desired)
 	if n.Systemd == nil || n.Booting {
-		return plan.offline(), nil
+		offline := plan.offline()
+		if n.Booting { // podman is there
+			offline.Make = plan.Make
+		}
+		return offline, nil
 	}
 	if n.Unit != "" {
 		own, err := n.Systemd.Details(ctx, []string{n.Unit})
@@ -198,6 +202,10 @@ func (n *Node) compile(ctx context.Context, in Input, current state.Generation) 
 	same := current.Number > 0 && len(in.Released) == 0 && in.Digest == current.Manifest && sameHeld(in.Held, current.Held) && fingerprint(n.Converter) == current.Converter
 	if same && len(in.Held) == 0 {
 		return Compiled{Generation: current}, nil
+	}
+	var err error
+	if in.Resources, err = n.sealed(in.Resources); err != nil {
+		return Compiled{}, err
 	}
 	c, err := Compile(ctx, n.Layout, n.Converter, in, current)
 	// What is held as it was may be in one form or another.
@@ -279,6 +287,9 @@ func (n *Node) lookBefore(ctx context.Context, from, desired state.Generation, a
 		if err := n.lookForAstray(ctx, desired, &b); err != nil {
 			return b, err
 		}
+	}
+	if err := n.lookForSecrets(ctx, desired, &b); err != nil {
+		return b, err
 	}
 	b.transitions = state.Compare(desired, b.records, b.seen.observed)
 	return b, nil

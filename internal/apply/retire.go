@@ -159,7 +159,7 @@ func (m *move) retireOne(ctx context.Context, t units.Target, found map[string]h
 			return "", err
 		}
 		return "", errors.Join(m.removeTraces(m.records[t]), m.removeMadeBy(ctx, m.records[t]))
-	case units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume:
+	case units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetVolume, units.TargetSecret:
 		return m.removeObject(ctx, t)
 	case units.TargetFile:
 		if m.never(t) {
@@ -246,6 +246,8 @@ func (m *move) removeMarked(ctx context.Context, t units.Target, o host.Object) 
 		err = m.node.Podman.RemoveNetwork(ctx, o.Name)
 	case units.TargetVolume:
 		err = m.node.Podman.RemoveVolume(ctx, o.Name)
+	case units.TargetSecret:
+		err = m.node.Podman.RemoveSecret(ctx, o.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: remove: %w", t, err)

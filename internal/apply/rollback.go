@@ -71,6 +71,13 @@ func (n *Node) contents(generation int, resources []units.Resource) error {
 			}
 			resources[i].File = &f
 		}
+		if r.Secret != nil {
+			s := *r.Secret
+			if s.Content, err = n.secret(generation, r); err != nil {
+				return err
+			}
+			resources[i].Secret = &s
+		}
 		if r.Wasm != nil {
 			w := *r.Wasm
 			if programs[w.Digest] == nil {

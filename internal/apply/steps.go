@@ -59,6 +59,9 @@ func (p Plan) Steps() []Step {
 	for _, r := range p.Write {
 		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
 	}
+	for _, r := range p.Make {
+		steps = append(steps, Step{Op: "make", Target: units.Object(r)})
+	}
 	for _, h := range p.Handover {
 		unit(HandOver, []string{h.New})
 	}

@@ -40,7 +40,7 @@ func (n *Node) surveyObjects(ctx context.Context) ([]state.Event, error) {
 		return nil, nil
 	}
 	var found []state.Event
-	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork} {
+	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret} {
 		objects, err := n.objectsOf(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -212,7 +212,7 @@ func (n *Node) marked(ctx context.Context) ([]units.Target, error) {
 	for _, o := range containers {
 		found = append(found, units.Of(units.TargetContainer, o.Name))
 	}
-	for _, kind := range []string{units.TargetPod, units.TargetVolume, units.TargetNetwork} {
+	for _, kind := range []string{units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret} {
 		objects, err := n.objectsOf(ctx, kind)
 		if err != nil {
 			return nil, err

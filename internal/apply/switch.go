@@ -94,6 +94,9 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	if err := n.ensureLedger(); err != nil {
 		return g, err
 	}
+	if err := n.keepSecretKey(); err != nil {
+		return g, err
+	}
 	if f := fences(g, n.Ledger.Records()); len(f) > 0 {
 		p.compiled.Tree.Files[generator.FencesFile] = []byte(generator.FormatFences(f))
 	}
@@ -169,6 +172,8 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 			}
 		case units.TargetFile:
 			e.Digest, e.Definition = r.File.Digest, state.FileMeta(*r.File)
+		case units.TargetSecret:
+			e.Digest = r.Secret.Digest
 		}
 		events = append(events, e)
 	}

@@ -36,7 +36,7 @@ func (n *Node) taken(
 				by = fileHolder(n.Layout.Path(t.Name()), s)
 				by.Same = s == stateOf(files[t])
 			}
-		case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork:
+		case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret:
 			object, there, err := n.object(ctx, t)
 			if err != nil {
 				return nil, err

@@ -19,8 +19,12 @@ type container struct {
 	Image   string
 	ImageID string
 	State   string
+	IsInfra bool // it is a pod's own
 	Labels  map[string]string
 }
+
+// unitLabel is the label in which podman says which unit ran it.
+const unitLabel = "PODMAN_SYSTEMD_UNIT"
 
 // unborn reports whether podman's storage has the container, and its database
 // not: it is about to be made, was not made to its end, or is no podman's.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,10 +22,16 @@ func (s *Systemd) Journal(ctx context.Context, unit string, since time.Time, lin
 	if err != nil {
 		return nil
 	}
+	return lastTelling(out, lines)
+}
+
+// lastTelling returns the last messages of a journal, each once: a unit that systemd
+// starts again and again would tell of nothing but that.
+func lastTelling(journal []byte, lines int) []string {
 	var found []string
-	for line := range bytes.Lines(out) {
+	for line := range bytes.Lines(journal) {
 		if text := telling(line); text != "" {
-			found = append(found, text)
+			found = append(slices.DeleteFunc(found, func(earlier string) bool { return earlier == text }), text)
 		}
 	}
 	return found[max(0, len(found)-lines):]

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +30,7 @@ func FindPodman() (Podman, error) {
 	return Podman{Path: path}, nil
 }
 
-// Object is a container, a pod, a volume or a network.
+// Object is a container, a pod, a volume, a network or a secret.
 type Object struct {
 	Name   string
 	ID     string // a volume has none: its name stands here
@@ -185,6 +188,47 @@ func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 	return found, nil
 }
 
+// Secrets lists all secrets, without what they hold.
+func (p Podman) Secrets(ctx context.Context) ([]Object, error) {
+	ids, err := p.run(ctx, "secret", "ls", "--quiet")
+	if err != nil || len(bytes.TrimSpace(ids)) == 0 {
+		return nil, err
+	}
+	var list []struct {
+		ID        string
+		CreatedAt time.Time
+		Spec      struct {
+			Name   string
+			Labels map[string]string
+		}
+	}
+	// podman 5.4 lists no labels.
+	if err := p.list(ctx, &list, append([]string{"secret", "inspect", "--"}, strings.Fields(string(ids))...)...); err != nil {
+		return nil, err
+	}
+	found := make([]Object, len(list))
+	for i, s := range list {
+		found[i] = Object{Name: s.Spec.Name, ID: s.ID, Labels: s.Spec.Labels, Created: s.CreatedAt}
+	}
+	return found, nil
+}
+
+// CreateSecret makes a secret. The content is in no argument and no error.
+func (p Podman) CreateSecret(ctx context.Context, name string, labels map[string]string, content []byte) error {
+	args := []string{"secret", "create"}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		args = append(args, "--label", key+"="+labels[key])
+	}
+	_, err := p.feed(ctx, bytes.NewReader(content), nil, append(args, "--", name, "-")...)
+	return err
+}
+
+// RemoveSecret removes the secret of that id. Containers keep their copies.
+func (p Podman) RemoveSecret(ctx context.Context, id string) error {
+	_, err := p.run(ctx, "secret", "rm", "--", id)
+	return err
+}
+
 // ImageLabels returns the labels of each image, by its id.
 func (p Podman) ImageLabels(ctx context.Context) (map[string]map[string]string, error) {
 	var list []struct {
@@ -276,8 +320,13 @@ func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 
 // runWith runs podman with an environment; nil is our own.
 func (p Podman) runWith(ctx context.Context, env []string, args ...string) ([]byte, error) {
+	return p.feed(ctx, nil, env, args...)
+}
+
+// feed is runWith with something to read.
+func (p Podman) feed(ctx context.Context, stdin io.Reader, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
-	cmd.Env = env
+	cmd.Stdin, cmd.Env = stdin, env
 	// A key on the terminal is for the switch, which goes on to its end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer

@@ -147,6 +147,9 @@ func (c conversion) container(b *strings.Builder, d definition, base, labels str
 	for _, port := range d.keys["Container.PublishPort"] {
 		run = append(run, "--publish", port)
 	}
+	for _, secret := range d.keys["Container.Secret"] {
+		run = append(run, "--secret", secret)
+	}
 	for _, e := range unquoted(d.keys["Container.Environment"]) {
 		run = append(run, "--env", e)
 	}

@@ -69,6 +69,7 @@ type Host struct {
 	containers  map[string]*Container // by name
 	networks    map[string]*Network
 	volumes     map[string]*Volume
+	secrets     map[string]*Secret
 	fuse        fuse
 	acts        int // calls of a switch that change something
 }
@@ -79,7 +80,7 @@ func New(root string, seed uint64) (*Host, error) {
 	h := &Host{
 		Layout:     state.NewLayout(root, ""),
 		order:      rand.New(rand.NewPCG(seed, 0)),
-		containers: map[string]*Container{}, networks: map[string]*Network{}, volumes: map[string]*Volume{},
+		containers: map[string]*Container{}, networks: map[string]*Network{}, volumes: map[string]*Volume{}, secrets: map[string]*Secret{},
 	}
 	for _, dir := range []string{"etc/systemd/system", "etc/containers/systemd", "run", "var/lib"} {
 		if err := os.MkdirAll(h.path(dir), 0o755); err != nil {

@@ -48,6 +48,12 @@ type Volume struct {
 	Labels map[string]string
 }
 
+// Secret is one in podman's storage.
+type Secret struct {
+	ID, Content string
+	Labels      map[string]string
+}
+
 // podman is the machine's as a switch has it.
 type podman struct{ h *Host }
 
@@ -94,6 +100,36 @@ func (p podman) Networks(context.Context) ([]host.Object, error) {
 
 // Pods returns none: no unit here makes a pod.
 func (p podman) Pods(context.Context) ([]host.Object, error) { return nil, nil }
+
+func (p podman) Secrets(context.Context) ([]host.Object, error) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	var found []host.Object
+	for _, name := range slices.Sorted(maps.Keys(p.h.secrets)) {
+		s := p.h.secrets[name]
+		found = append(found, host.Object{Name: name, ID: s.ID, Labels: s.Labels})
+	}
+	return found, nil
+}
+
+func (p podman) CreateSecret(_ context.Context, name string, labels map[string]string, content []byte) error {
+	p.h.act()
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	if p.h.secrets[name] != nil {
+		return fmt.Errorf("secret %s: exists", name)
+	}
+	p.h.secrets[name] = &Secret{ID: p.h.newID(), Labels: labels, Content: string(content)}
+	return nil
+}
+
+func (p podman) RemoveSecret(_ context.Context, id string) error {
+	p.h.act()
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	maps.DeleteFunc(p.h.secrets, func(_ string, s *Secret) bool { return s.ID == id })
+	return nil
+}
 
 func (p podman) RemovePod(_ context.Context, id string) error {
 	return fmt.Errorf("pod %s: not found", id)
@@ -408,6 +444,12 @@ func (h *Host) runContainer(unit string, u *unit, o options) error {
 	for _, network := range c.Networks {
 		if h.networks[network] == nil && network != "none" && network != "host" {
 			return fmt.Errorf("network %s: not found", network)
+		}
+	}
+	for _, secret := range o.values["--secret"] {
+		name, _, _ := strings.Cut(secret, ",")
+		if h.secrets[name] == nil {
+			return fmt.Errorf("secret %s: not found", name)
 		}
 	}
 	if h.portTaken(c.Ports) {

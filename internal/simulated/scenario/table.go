@@ -198,6 +198,26 @@ func switches() []Scenario {
 			{Do: "write /etc/x/one", Text: "found"},
 			{Do: "switch", Fails: true, Text: `files: f: {path: "/etc/x/one", content: "ours"}`, Files: []string{"/etc/x/one=found"}},
 		}},
+		{"a secret changes, gets another name and goes", []Step{
+			{
+				Do: "switch", Text: `secrets: s: {name: "old", content: "1"}, containers: x: Container: {Image: "localhost/probe:1", Network: "none", Secret: "s"}`,
+				Containers: running("m-x"), Transitions: []string{"create m/container/x", "create m/secret/s"},
+			},
+			{
+				Do: "switch", Text: `secrets: s: {name: "old", content: "2"}, containers: x: Container: {Image: "localhost/probe:1", Network: "none", Secret: "s"}`,
+				Containers: running("m-x"), Transitions: []string{"update m/secret/s"},
+			},
+			{
+				Do: "switch", Text: `secrets: s: {name: "new", content: "2"}, containers: x: Container: {Image: "localhost/probe:1", Network: "none", Secret: "s"}`,
+				Containers: running("m-x"), Transitions: []string{"update m/container/x", "rename m/secret/s"},
+			},
+			{Do: "cut", Containers: running("m-x")},
+			{Do: "switch", Text: `containers: x: Container: {Image: "localhost/probe:1", Network: "none"}`, Containers: running("m-x")},
+			{
+				Do: "switch", Fails: true, Text: `containers: x: Container: {Image: "localhost/probe:1", Network: "none", Secret: "new"}`,
+				Containers: running("m-x"),
+			},
+		}},
 		{"a volume is held, a network goes", []Step{
 			{
 				Do: "switch", Text: `containers: x: {Container: {Image: "localhost/probe:1", Network: ["net"], Volume: ["data:/data"]}}

@@ -1,0 +1,200 @@
+//go:build systemd
+
+package vmtests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// password declares a secret by the name that it is to have, and a container that
+// is given it.
+func password(name, content string) string {
+	return single(fmt.Sprintf(`secrets: pass: {name: %q, content: %q}
+	containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none", Secret: "pass,type=env,target=PASS"}}`, name, content))
+}
+
+// secretIs returns what podman has under the name of a secret; "" where it has none.
+func (v *Machine) secretIs(name string) string {
+	v.t.Helper()
+	return strings.TrimSpace(v.Exec("podman", "secret", "inspect", "--showsecret", "--format={{.SecretData}}", name).Stdout)
+}
+
+// mustHaveSecrets sees which secrets there are, and what the container was given.
+func (v *Machine) mustHaveSecrets(given string, names ...string) {
+	v.t.Helper()
+	got := strings.Fields(v.Run("podman", "secret", "ls", "--format={{.Name}}"))
+	if strings.Join(got, " ") != strings.Join(names, " ") {
+		v.t.Errorf("the secrets are %q, want %q", got, names)
+	}
+	if given == "" {
+		return
+	}
+	pid := strings.TrimSpace(v.Run("podman", "inspect", "--format={{.State.Pid}}", "ant"))
+	if env := strings.Split(v.ReadFile("/proc/"+pid+"/environ"), "\x00"); !strings.Contains(strings.Join(env, " ")+" ", "PASS="+given+" ") {
+		v.t.Errorf("the container was not given %q: %q", given, env)
+	}
+}
+
+// mustBeUntold sees that a content is nowhere but where it has to be.
+func (v *Machine) mustBeUntold(content string) {
+	v.t.Helper()
+	found := v.Exec("grep", "--recursive", "--files-with-matches", "--fixed-strings", content,
+		"/etc/meshgen/generations", "/var/lib/meshgen", "/run/systemd").Stdout
+	for path := range strings.Lines(found) {
+		path = strings.TrimSpace(path)
+		dir := path[:strings.LastIndexByte(path, '/')]
+		if !strings.HasSuffix(dir, "/files") || v.Run("stat", "--format=%a", path, dir) != "600\n700\n" {
+			v.t.Errorf("%s has the content", path)
+		}
+	}
+	if log := v.Run("journalctl", "--boot", "--no-pager", "--output=export"); strings.Contains(log, content) {
+		v.t.Error("the journal has the content")
+	}
+	for _, digests := range v.digestsOf(content) {
+		if r := v.Exec("grep", "--recursive", digests, "/etc/meshgen/generations", "/var/lib/meshgen"); r.Code == 0 {
+			v.t.Errorf("a plain digest of the content: %s", r.Stdout)
+		}
+	}
+}
+
+func (v *Machine) digestsOf(content string) []string {
+	v.t.Helper()
+	v.WriteFile("/run/content", content)
+	sum, _, _ := strings.Cut(v.Run("sha256sum", "/run/content"), " ")
+	v.Run("rm", "/run/content")
+	return []string{sum}
+}
+
+// A secret comes, changes with its users, gets another name, is brought back and
+// goes, and nothing shows what it holds.
+func TestSecretComesChangesAndGoes(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(password("db", "hunter-one"))
+	if shown := v.Run("meshgen", "plan") + v.Run("meshgen", "plan", "--json"); strings.Contains(shown, "hunter") || !strings.Contains(shown, "secret:db") {
+		t.Errorf("plan:\n%s", shown)
+	}
+	v.Switch()
+	v.mustHaveSecrets("hunter-one", "db")
+	v.mustHaveNothingToDo()
+	v.mustBeUntold("hunter-one")
+
+	before := v.invocation("ant")
+	v.WriteManifest(password("db", "hunter-two"))
+	v.Switch()
+	v.mustHaveSecrets("hunter-two", "db")
+	if v.invocation("ant") == before {
+		t.Error("the container has the former secret")
+	}
+	v.Run("meshgen", "rollback")
+	v.mustHaveSecrets("hunter-one", "db")
+	v.WriteManifest(password("pass", "hunter-two"))
+	v.Switch()
+	v.mustHaveSecrets("hunter-two", "pass")
+	v.mustBeUntold("hunter-two")
+	v.mustHaveNothingToDo()
+
+	before = v.invocation("ant")
+	v.Run("podman", "secret", "rm", "pass")
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "is gone") {
+		t.Errorf("plan:\n%s", plan)
+	}
+	v.Switch()
+	v.mustHaveSecrets("hunter-two", "pass")
+	if v.invocation("ant") != before {
+		t.Error("the container was restarted for a secret that it has")
+	}
+	v.Run("sh", "-c", "podman secret rm pass; printf other | podman secret create pass -")
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "was made anew by other hands") {
+		t.Errorf("plan:\n%s", plan)
+	}
+	v.WriteManifest("package mesh\n")
+	v.Switch("--allow-empty")
+	if got := v.secretIs("pass"); got != "other" {
+		t.Errorf("what other hands made is %q", got)
+	}
+	v.Run("podman", "secret", "rm", "pass")
+
+	v.WriteManifest(password("db", "hunter-one"))
+	v.Switch()
+	v.WriteManifest(one("ant"))
+	v.Switch()
+	v.mustHaveSecrets("")
+	v.mustBeSwept()
+}
+
+// A secret that is found is not replaced.
+func TestSecretThatIsFoundStays(t *testing.T) {
+	v := Boot(t)
+	v.Run("sh", "-c", "printf theirs | podman secret create db -")
+	v.WriteManifest(password("db", "hunter-one"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "secret:db is taken: a secret of that name exists, and it is not of meshgen") {
+		t.Errorf("switch: %+v", r)
+	}
+	if got := v.secretIs("db"); got != "theirs" {
+		t.Errorf("it holds %q", got)
+	}
+	v.WriteManifest(strings.Replace(password("db", "hunter-one"), `content:`, `policy: takeover: "adopt", content:`, 1))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "secret:db cannot be adopted: podman cannot rename a secret") {
+		t.Errorf("switch: %+v", r)
+	}
+	v.WriteManifest(strings.Replace(password("db", "hunter-one"), `content:`, `policy: takeover: "hold", content:`, 1))
+	v.Switch()
+	if got := v.secretIs("db"); got != "theirs" {
+		t.Errorf("it holds %q", got)
+	}
+	// One that is not declared is used as it is.
+	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none", Secret: "db,type=env,target=PASS"}}`))
+	v.Switch()
+	v.mustHaveSecrets("theirs", "db")
+}
+
+// A set that does not come up takes its secret with it.
+func TestSecretOfASetThatFailsIsBroughtBack(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(password("db", "hunter-one"))
+	v.Switch()
+	v.WriteManifest(strings.Replace(password("db", "hunter-two"), `Network: "none"`, `Network: "none", Exec: "nothing-of-that-name"`, 1))
+	if r := v.Exec("meshgen", "switch"); r.Code != 5 || strings.Contains(r.Stderr, "hunter") {
+		t.Errorf("switch: %+v", r)
+	}
+	v.mustHaveSecrets("hunter-one", "db")
+}
+
+// Where the power goes around the flip, the boot runs a whole set: the old with the
+// old secret, or the new with the new.
+func TestSecretAcrossAPowerCut(t *testing.T) {
+	v := Boot(t)
+	if v.Exec("stat", "/usr/bin/nth").Code != 0 {
+		t.Skip("nth is for amd64")
+	}
+	v.WriteManifest(password("db", "hunter-0"))
+	v.Switch()
+	seen := map[string]bool{}
+	for n, at := range []string{"current 1", "current 2", "current 3", "ledger 1", "ledger 2", "ledger 3", "ledger 4", "ledger 5", "ledger 6"} {
+		only, kill, _ := strings.Cut(at, " ")
+		content := fmt.Sprintf("hunter-%d", n+1)
+		was := v.secretIs("db")
+		v.WriteManifest(password("db", content))
+		v.Exec("nth", "-log=/run/nth.log", "-only="+only, "-kill="+kill, "meshgen", "switch")
+		made := v.secretIs("db")
+		v.PowerCut()
+		v.Boot()
+		v.Await("the container is up", func() bool { return strings.Join(v.Containers(), " ") == "ant" })
+		declared := v.Exec("meshgen", "plan", "--exit-code").Code == 0
+		want := map[bool]string{true: content, false: was}[declared]
+		v.mustHaveSecrets(want, "db")
+		if got := v.secretIs("db"); got != want {
+			t.Errorf("killed at %s: %q, want %q", at, got, want)
+		}
+		seen[fmt.Sprintf("made %v, in force %v", made == content, declared)] = true
+		v.Switch()
+		v.mustHaveSecrets(content, "db")
+	}
+	for _, state := range []string{"made false, in force false", "made true, in force false", "made true, in force true"} {
+		if !seen[state] {
+			t.Errorf("no kill met %s, but %v", state, seen)
+		}
+	}
+}
