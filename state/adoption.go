@@ -33,8 +33,22 @@ type Adoption struct {
 	Running bool `json:"running,omitempty"`
 	// Unit ran the container.
 	Unit string `json:"unit,omitempty"`
+	// Pod is the one that the container is in, and stays in; nil where it is in none.
+	Pod *AdoptedPod `json:"pod,omitempty"`
 	// Files are what was taken from its place, or written over.
 	Files []AdoptedFile `json:"files,omitempty"`
+}
+
+// AdoptedPod is a pod that was adopted with all of its containers. It stays, stopped
+// and under its name, and each of its containers' adoptions has all of this.
+type AdoptedPod struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Infra is the id of the pod's own container, which holds its ports; "" where it
+	// has none. Restart and Running are of that one, as in [Adoption].
+	Infra   string `json:"infra,omitempty"`
+	Restart string `json:"restart,omitempty"`
+	Running bool   `json:"running,omitempty"`
 }
 
 // AdoptedFile is a file or a link as it was at Path.

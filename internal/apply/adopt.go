@@ -45,6 +45,7 @@ type adoption struct {
 	seen     sight
 	number   int // of the generation that adopts
 	resource map[units.Address]units.Resource
+	takes    map[units.Target]bool // the containers that go together
 
 	adopted []Adoption
 	faults  units.Faults
@@ -79,6 +80,10 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		default:
 			a.fault(t, "what is no file cannot be kept", "move it out of the way by hand")
 		}
+	}
+	a.takes = map[units.Target]bool{}
+	for _, t := range objects {
+		a.takes[t.To] = t.To.Kind() == units.TargetContainer
 	}
 	for _, t := range objects {
 		if err := a.object(ctx, t, a.seen.observed.Taken[t.To]); err != nil {

@@ -107,15 +107,15 @@ func (m objectOptions) fitsNetwork(o host.Object) bool {
 }
 
 func (a *adoption) container(ctx context.Context, t state.Transition, o host.Object) error {
-	if o.Pod != "" {
-		a.fault(t, "it is in the pod "+o.PodName+", which cannot be kept", "stop and remove the pod by hand, "+holdIt)
-		return nil
+	pod, err := a.pod(ctx, t, o)
+	if err != nil {
+		return err
 	}
 	known, err := a.node.Podman.InspectContainer(ctx, o.ID)
 	if err != nil {
 		return err
 	}
-	was := state.Adoption{What: wasContainer, ID: o.ID, Running: o.Running}
+	was := state.Adoption{What: wasContainer, ID: o.ID, Running: o.Running, Pod: pod}
 	if known.Restart != "no" {
 		was.Restart = known.Restart
 	}

@@ -130,6 +130,9 @@ func (m *move) putAside(ctx context.Context) error {
 }
 
 func (m *move) stopFound(ctx context.Context) error {
+	if err := m.podsUnderWay(ctx); err != nil {
+		return err
+	}
 	if err := m.foundContainers(ctx, func(o host.Object, a Adoption) error {
 		if o.Name != a.Target.Name() {
 			return changedSince(string(a.Target))
@@ -145,14 +148,17 @@ func (m *move) stopFound(ctx context.Context) error {
 	if err := m.mustBeDown(ctx, stop, m.jobs(ctx, host.Stop, stop)); err != nil {
 		return err
 	}
-	return m.foundContainers(ctx, func(o host.Object, a Adoption) error {
+	if err := m.foundContainers(ctx, func(o host.Object, a Adoption) error {
 		if o.Running {
 			if err := m.node.Podman.StopContainer(ctx, o.ID); err != nil {
 				return fmt.Errorf("%s: stop: %w", a.Target, err)
 			}
 		}
 		return m.asideNow(ctx, a)
-	})
+	}); err != nil {
+		return err
+	}
+	return m.stopPods(ctx)
 }
 
 // asideNow gives a container the name that it has while it is not in force, unless
@@ -290,6 +296,9 @@ func (a Adoption) step() Step {
 			s.Reason = "stopped by " + a.Was.Unit + ", kept as " + a.Was.Aside
 		default:
 			s.Reason = "kept as " + a.Was.Aside
+		}
+		if a.Was.Pod != nil {
+			s.Reason += ", in the pod " + a.Was.Pod.Name
 		}
 	default:
 		s.Reason = a.Was.Files[0].Path + " is " + kept

@@ -330,6 +330,9 @@ func formerly(was *state.Adoption) string {
 		if was.Aside == "" {
 			return fmt.Sprintf("container %.12s, which %s had made", was.ID, was.Unit)
 		}
+		if was.Pod != nil {
+			return fmt.Sprintf("container %.12s, which is kept as %s, in the pod %s", was.ID, was.Aside, was.Pod.Name)
+		}
 		return fmt.Sprintf("container %.12s, which is kept as %s", was.ID, was.Aside)
 	case wasVolume, wasNetwork:
 		return "a " + was.What + " made at " + was.ID + ", which is used as it is"

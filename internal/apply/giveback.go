@@ -195,6 +195,7 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 	}
 	m.node.forget()
 	var start []string
+	var named []state.Record
 	for _, r := range records {
 		err := m.oursGone(ctx, r)
 		switch r.Adoption.What {
@@ -210,8 +211,10 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 			errs = append(errs, err)
 			continue
 		}
-		back = append(back, r)
+		named = append(named, r)
 	}
+	back, err = m.containersUp(ctx, named)
+	errs = append(errs, err)
 	up, err := m.stillUp(ctx, start)
 	if err != nil {
 		return nil, err
@@ -251,8 +254,7 @@ func (m *move) downWithFound(ctx context.Context) []string {
 	})
 }
 
-// containerBack gives a container its name and its restart policy back, and starts
-// it where it ran without a unit.
+// containerBack gives a container its name and its restart policy back.
 func (m *move) containerBack(ctx context.Context, r state.Record) error {
 	was := r.Adoption
 	if has, there, err := m.node.object(ctx, r.Target); err != nil {
@@ -282,11 +284,46 @@ func (m *move) containerBack(ctx context.Context, r state.Record) error {
 			return fmt.Errorf("%s: restart policy: %w", r.Target, err)
 		}
 	}
-	if was.Running && was.Unit == "" && !o.Running {
-		if err := podman.StartContainer(ctx, o.ID); err != nil {
-			return fmt.Errorf("%s: given its name back, and does not start: %w", r.Target, err)
+	return nil
+}
+
+// containersUp starts what ran without a unit, in its pod where it was in one, once
+// all have their names and nothing of ours is in the way. It returns what is given
+// back by then.
+func (m *move) containersUp(ctx context.Context, named []state.Record) (back []state.Record, err error) {
+	var errs []error
+	pods := map[state.AdoptedPod]error{}
+	for _, r := range named {
+		if pod := r.Adoption.Pod; pod != nil {
+			if _, done := pods[*pod]; !done {
+				pods[*pod] = m.podBack(ctx, *pod)
+				errs = append(errs, pods[*pod])
+			}
+			if pods[*pod] != nil {
+				continue
+			}
 		}
-		m.node.forget()
+		if err := m.containerUp(ctx, r); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		back = append(back, r)
 	}
+	return back, errors.Join(errs...)
+}
+
+func (m *move) containerUp(ctx context.Context, r state.Record) error {
+	was := r.Adoption
+	if was.What != wasContainer || !was.Running || was.Unit != "" {
+		return nil
+	}
+	o, there, err := m.node.byID(ctx, was.ID)
+	if err != nil || !there || o.Running {
+		return err
+	}
+	if err := m.node.Podman.StartContainer(ctx, o.ID); err != nil {
+		return fmt.Errorf("%s: given its name back, and does not start: %w", r.Target, err)
+	}
+	m.node.forget()
 	return nil
 }

@@ -30,6 +30,7 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 		}
 		leaves[r.Resource] = true
 	}
+	errs = append(errs, n.podsParted(leaves)...)
 	stay := slices.DeleteFunc(slices.Clone(in.Resources), func(r units.Resource) bool { return leaves[r.Address] })
 	for _, r := range stay {
 		for _, a := range r.Uses {
