@@ -124,7 +124,8 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 	if there && isAsItWas(at, f, kept) {
 		return s, false, nil
 	}
-	if there && m.undoing && (r.Adoption.What != wasFile || m.never(r.Target)) {
+	undone := m.undoing && r.Adoption.Generation == m.from.Number // else it was adopted long ago
+	if there && undone && (r.Adoption.What != wasFile || m.never(r.Target)) {
 		return s, false, nil // its owner changed it before we came to it
 	}
 	if there && !m.mayReplace(r, lies) {
