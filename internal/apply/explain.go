@@ -211,7 +211,7 @@ func (t *teller) tell() []Telling {
 		case state.EventBind:
 			continue
 		case state.EventDue, state.EventStarted, state.EventHold, state.EventFind, state.EventForget, state.EventRetire,
-			state.EventAdopt, state.EventRelease:
+			state.EventAdopt, state.EventRelease, state.EventDiscard:
 		}
 		if e.Target != t.target && !t.of[owner[e.Target]] && !t.of[was] {
 			continue
@@ -288,6 +288,8 @@ func inWords(e, last state.Event, was units.Address) string {
 		return adoptedWords(e.Adoption)
 	case state.EventRelease:
 		return because("what it was is its owner's again", e.Why)
+	case state.EventDiscard:
+		return because("what it was is not there any more", e.Why)
 	case state.EventRetire:
 		return because("was seen gone", e.Why)
 	case state.EventRecord:

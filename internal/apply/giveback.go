@@ -45,7 +45,8 @@ func (m *move) giveBack(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	var events []state.Event
+	events, lost := m.discardLost()
+	errs = append(errs, lost)
 	for _, r := range back {
 		why := m.releasedWhy(r)
 		m.progress(Event{Step: Step{Op: "release", Target: r.Target, Reason: why}, Ended: true})
