@@ -40,6 +40,7 @@ func newTakeover(t *testing.T, dir string) takeover {
 	write("/etc/systemd/system/plain.service.d/x.conf", "[Service]\nEnvironment=X=y\n")
 	p.must(os.MkdirAll(p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants"), 0o755))
 	p.must(os.Symlink("../plain.service", p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants/plain.service")))
+	write("/etc/systemd/system/hand.service.d/x.conf", "[Service]\nEnvironment=X=y\n")
 	write("/etc/systemd/system/bystander.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
 	write("/etc/x/one", "found\n")
 	p.must(os.Symlink("/nowhere", p.host.Layout.Path("/etc/x/link")))
@@ -96,7 +97,7 @@ func (w takeover) found(cut bool) string { //nolint:revive // less to tell, no o
 			info, err := e.Info()
 			if e.Type()&fs.ModeSymlink != 0 {
 				to, err := os.Readlink(path)
-				fmt.Fprintf(&b, "link %s %s\n", path, to)
+				fmt.Fprintf(&b, "link %s %s %v\n", path, to, info.ModTime())
 				return err
 			}
 			text, _ := os.ReadFile(path)
@@ -126,6 +127,7 @@ func (w takeover) adopted() string {
 	for _, path := range []string{
 		"/etc/containers/systemd/quad.container", "/etc/systemd/system/plain.service", "/etc/systemd/system/masked.service",
 		"/etc/systemd/system/multi-user.target.wants/plain.service", "/etc/systemd/system/plain.service.d/x.conf",
+		"/etc/systemd/system/hand.service.d/x.conf",
 	} {
 		if _, err := os.Lstat(w.host.Layout.Path(path)); err == nil {
 			wrong += path + " is there\n"
@@ -182,7 +184,7 @@ func (w takeover) act(node *apply.Node, release []string) error {
 	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set)), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
-			in.Adopt = []units.Target{"container:hand", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
+			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
 			continue
 		}
 		var err error
@@ -253,7 +255,7 @@ func TestAdoptThatFailsGivesBack(t *testing.T) {
 }
 
 var released = []string{
-	"container:hand", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
+	"container:hand", "unit:hand.service", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
 }
 
 // try runs a test on a machine of its own, and tells what could not go on.

@@ -341,8 +341,11 @@ func formerly(was *state.Adoption) string {
 	if was.Dir == "" {
 		return "a link to " + was.Files[0].Link
 	}
-	if was.What == wasFile {
+	switch was.What {
+	case wasFile:
 		return "a file" + kept
+	case wasDropIn:
+		return "what " + was.Files[0].Path + " changed" + kept
 	}
 	return "what " + was.Files[0].Path + " defined" + kept
 }

@@ -139,7 +139,7 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 		}
 	}
 	if f.Link != "" {
-		s, err = durable.StageLink(f.Link, l.Root, f.Path)
+		s, err = durable.StageLink(f.Link, l.Root, f.Path, f.Owner[0], f.Owner[1], f.Time)
 		return s, true, err
 	}
 	s, err = durable.StageCopy(kept, l.Root, f.Path)
