@@ -1,5 +1,7 @@
 package state
 
+import "time"
+
 // OriginAdopted is the origin of what was found and is ours by a decision,
 // OriginReleased that of what was given back.
 const (
@@ -20,7 +22,7 @@ type Adoption struct {
 	// Dir has the copies. It lies below the state directory, and its path is
 	// relative to that; "" where nothing had to be copied.
 	Dir string `json:"dir,omitempty"`
-	// What it was: container, volume, network, file, unit, quadlet, mask.
+	// What it was: container, volume, network, file, unit, quadlet, mask, dropin.
 	What string `json:"what"`
 	// ID is podman's id of a container, the time at which a volume or a network was
 	// made, which tells it from a later one of its name, or the sha256 of a file.
@@ -56,7 +58,10 @@ type AdoptedFile struct {
 	Path string `json:"path"` // on the node
 	// Link is where a link leads; "" for a file, whose content is in Copy, a name
 	// in the directory of the adoption, with mode, owner and extended attributes.
-	Link   string `json:"link,omitempty"`
-	Copy   string `json:"copy,omitempty"`
-	Digest string `json:"digest,omitempty"` // sha256 of the content, in hexadecimal
+	Link string `json:"link,omitempty"`
+	// Owner and Time are those of a link: its user and group, by their numbers.
+	Owner  [2]int    `json:"owner,omitzero"`
+	Time   time.Time `json:"time,omitzero"`
+	Copy   string    `json:"copy,omitempty"`
+	Digest string    `json:"digest,omitempty"` // sha256 of the content, in hexadecimal
 }

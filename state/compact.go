@@ -220,7 +220,7 @@ func (b *book) restore(e Event) error {
 		return nil
 	case EventBegin, EventEnd:
 		return b.take(e)
-	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventRetire, EventBind:
+	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventDiscard, EventRetire, EventBind:
 		return fmt.Errorf("%s: among the lines that stand for an earlier log", e.Kind)
 	}
 	return e.check()

@@ -38,7 +38,7 @@ type Observed struct {
 // always set; of the rest, what such a thing has.
 type Occupant struct {
 	Words string
-	What  string // container, pod, volume, network, secret, unit, quadlet, mask, file, directory, symlink, special
+	What  string // container, pod, volume, network, secret, unit, quadlet, mask, dropin, file, directory, symlink, special
 
 	Running  bool
 	ID       string // podman's

@@ -41,6 +41,9 @@ const (
 	// EventRelease says that what was adopted is given back. It is the owner's from
 	// now on.
 	EventRelease EventKind = "release"
+	// EventDiscard says that what had the name before it was adopted is not there to
+	// be given back any more. The target is what it was.
+	EventDiscard EventKind = "discard"
 	// EventRetire says that the target's absence was seen.
 	EventRetire EventKind = "retire"
 	// EventEnd closes the switch to Generation with a Result.
@@ -91,7 +94,7 @@ type Event struct {
 	Container  string `json:"container,omitempty"`
 	// Of adopt.
 	Adoption *Adoption `json:"adoption,omitempty"`
-	// Of find, hold, forget, release, retire and due.
+	// Of find, hold, forget, release, discard, retire and due.
 	Why string `json:"why,omitempty"`
 
 	// Of begin.
@@ -122,7 +125,7 @@ func (e Event) check() error {
 			return fmt.Errorf("adopt of %q: what it was is needed", e.Target)
 		}
 		return e.checkTarget()
-	case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRelease, EventRetire:
+	case EventDue, EventStarted, EventHold, EventFind, EventForget, EventRelease, EventDiscard, EventRetire:
 		return e.checkTarget()
 	case EventBind:
 		if e.Machine == "" {

@@ -65,9 +65,9 @@ func (m model) record(t units.Target) (Record, bool) {
 		r.State, r.Why, r.Found = Found, fate.Why, m.moment(about[at])
 	case EventRetire:
 		r.State, r.Why, r.Retired = Retired, fate.Why, m.moment(about[at])
-	case EventBegin, EventEmit, EventDue, EventStarted, EventAdopt, EventEnd, EventBind, EventRecord:
+	case EventBegin, EventEmit, EventDue, EventStarted, EventAdopt, EventDiscard, EventEnd, EventBind, EventRecord:
 	}
-	if adopted, _ := last(about, EventAdopt, EventRelease); adopted.Kind == EventAdopt {
+	if adopted, _ := last(about, EventAdopt, EventRelease, EventDiscard); adopted.Kind == EventAdopt {
 		r.Adoption = adopted.Adoption
 	}
 	r.Origin = origin(about)
@@ -132,7 +132,7 @@ func (m model) admits(e Event) bool {
 		return known
 	case EventAdopt:
 		return known && r.State == Live
-	case EventRelease:
+	case EventRelease, EventDiscard:
 		return r.Adoption != nil
 	case EventEmit, EventBind, EventRecord:
 	}
@@ -144,7 +144,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	e := Event{
 		Kind: rapid.SampledFrom([]EventKind{
 			EventBegin, EventEmit, EventEmit, EventEmit, EventDue, EventStarted, EventHold, EventRetire, EventEnd,
-			EventFind, EventForget, EventAdopt, EventRelease,
+			EventFind, EventForget, EventAdopt, EventRelease, EventDiscard,
 		}).Draw(t, "kind"),
 		Time: at, Generation: rapid.IntRange(1, 3).Draw(t, "generation"),
 	}
@@ -166,7 +166,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	case EventStarted:
 		e.Digest, e.Invocation = word("digest"), word("invocation")
 		e.Container = rapid.StringMatching("[0-9a-f]{0,5}").Draw(t, "container")
-	case EventHold, EventForget, EventRelease, EventRetire:
+	case EventHold, EventForget, EventRelease, EventDiscard, EventRetire:
 		e.Why = word("why")
 	case EventAdopt:
 		e.Adoption = &Adoption{What: "file", ID: word("id"), Running: rapid.Bool().Draw(t, "running"), Files: []AdoptedFile{{Path: "/" + word("path"), Copy: "1"}}}

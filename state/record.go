@@ -148,7 +148,7 @@ func (b *book) admit(events []Event) error {
 			}
 		case EventEmit:
 			states[e.Target] = standing{Live, b.standing(e.Target, states).adopted}
-		case EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventRetire:
+		case EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventDiscard, EventRetire:
 			if err := b.touches(e, states); err != nil {
 				return err
 			}
@@ -201,9 +201,9 @@ func (b *book) touches(e Event, states map[units.Target]standing) error {
 	case e.Kind == EventFind && ours:
 		return fmt.Errorf("find of %s: it is %s", e.Target, now.state)
 	case e.Kind == EventFind || now.state == "": // what nobody knew may be found
-	case e.Kind == EventRelease && !now.adopted:
-		return fmt.Errorf("release of %s: it was not adopted", e.Target)
-	case e.Kind == EventRetire || e.Kind == EventRelease:
+	case (e.Kind == EventRelease || e.Kind == EventDiscard) && !now.adopted:
+		return fmt.Errorf("%s of %s: it was not adopted", e.Kind, e.Target)
+	case e.Kind == EventRetire || e.Kind == EventRelease || e.Kind == EventDiscard:
 	case !ours || (e.Kind == EventAdopt && now.state != Live):
 		return fmt.Errorf("%s of %s: it is %s", e.Kind, e.Target, now.state)
 	}
@@ -221,6 +221,8 @@ func (b *book) touches(e Event, states map[units.Target]standing) error {
 		now.state = Retired
 	case EventAdopt:
 		now.adopted = true
+	case EventDiscard:
+		now.adopted = false
 	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind, EventRecord:
 	}
 	states[e.Target] = now
@@ -274,6 +276,8 @@ func (b *book) fold(e Event) {
 	case EventRelease:
 		r.stopped()
 		r.State, r.Origin, r.Why, r.Found, r.Retired, r.Adoption = Found, OriginReleased, e.Why, b.moment(e), Moment{}, nil
+	case EventDiscard:
+		r.Adoption = nil
 	case EventRetire:
 		r.stopped()
 		r.State, r.Why, r.Found, r.Retired = Retired, e.Why, Moment{}, b.moment(e)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"meshgen/generator"
 	"meshgen/state"
@@ -36,6 +37,7 @@ const (
 	wasUnit      = "unit"
 	wasQuadlet   = "quadlet"
 	wasMask      = "mask"
+	wasDropIn    = "dropin"
 )
 
 // adoption looks closer at what is to be adopted.
@@ -63,7 +65,7 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		}
 		by := a.seen.observed.Taken[t.To]
 		switch by.What {
-		case wasUnit, wasQuadlet, wasMask:
+		case wasUnit, wasQuadlet, wasMask, wasDropIn:
 			if err := a.unit(t, by); err != nil {
 				return nil, nil, err
 			}
@@ -136,6 +138,9 @@ func (a *adoption) keep(path string) (state.AdoptedFile, error) {
 		return f, err
 	}
 	if info.Mode()&os.ModeSymlink != 0 {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			f.Owner, f.Time = [2]int{int(st.Uid), int(st.Gid)}, info.ModTime()
+		}
 		f.Link, err = os.Readlink(at)
 		return f, err
 	}
@@ -207,14 +212,11 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 		}
 		paths = append(paths, path)
 		if isQuadlet(path) {
-			paths = append(paths, a.within(path+".d")...)
+			paths = append(paths, within(a.node.Layout, path+".d")...)
 		}
 	}
-	if len(paths) == 0 {
+	if paths = append(paths, dropIns(a.node.Layout, unit)...); len(paths) == 0 {
 		return d, nil
-	}
-	for _, dir := range ownerDirs {
-		paths = append(paths, a.within(filepath.Join(dir, unit+".d"))...)
 	}
 	links := a.enablement(unit)
 	for _, path := range append(paths, links...) {
@@ -245,13 +247,22 @@ func (a *adoption) isAlias(path string) bool {
 }
 
 // within returns the files and links in a directory of drop-ins.
-func (a *adoption) within(dir string) []string {
-	entries, _ := os.ReadDir(a.node.Layout.Path(dir)) // systemd reads none that cannot be read
+func within(l state.Layout, dir string) []string {
+	entries, _ := os.ReadDir(l.Path(dir)) // systemd reads none that cannot be read
 	var paths []string
 	for _, e := range entries {
 		if (e.Type().IsRegular() || e.Type()&os.ModeSymlink != 0) && !strings.HasPrefix(e.Name(), "50-meshgen-") {
 			paths = append(paths, filepath.Join(dir, e.Name()))
 		}
+	}
+	return paths
+}
+
+// dropIns returns what its owner changes a unit by.
+func dropIns(l state.Layout, unit string) []string {
+	var paths []string
+	for _, dir := range ownerDirs {
+		paths = append(paths, within(l, filepath.Join(dir, unit+".d"))...)
 	}
 	return paths
 }

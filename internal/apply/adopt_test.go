@@ -40,6 +40,7 @@ func newTakeover(t *testing.T, dir string) takeover {
 	write("/etc/systemd/system/plain.service.d/x.conf", "[Service]\nEnvironment=X=y\n")
 	p.must(os.MkdirAll(p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants"), 0o755))
 	p.must(os.Symlink("../plain.service", p.host.Layout.Path("/etc/systemd/system/multi-user.target.wants/plain.service")))
+	write("/etc/systemd/system/hand.service.d/x.conf", "[Service]\nEnvironment=X=y\n")
 	write("/etc/systemd/system/bystander.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
 	write("/etc/x/one", "found\n")
 	p.must(os.Symlink("/nowhere", p.host.Layout.Path("/etc/x/link")))
@@ -96,7 +97,7 @@ func (w takeover) found(cut bool) string { //nolint:revive // less to tell, no o
 			info, err := e.Info()
 			if e.Type()&fs.ModeSymlink != 0 {
 				to, err := os.Readlink(path)
-				fmt.Fprintf(&b, "link %s %s\n", path, to)
+				fmt.Fprintf(&b, "link %s %s %v\n", path, to, info.ModTime())
 				return err
 			}
 			text, _ := os.ReadFile(path)
@@ -126,6 +127,7 @@ func (w takeover) adopted() string {
 	for _, path := range []string{
 		"/etc/containers/systemd/quad.container", "/etc/systemd/system/plain.service", "/etc/systemd/system/masked.service",
 		"/etc/systemd/system/multi-user.target.wants/plain.service", "/etc/systemd/system/plain.service.d/x.conf",
+		"/etc/systemd/system/hand.service.d/x.conf",
 	} {
 		if _, err := os.Lstat(w.host.Layout.Path(path)); err == nil {
 			wrong += path + " is there\n"
@@ -179,10 +181,10 @@ func (w takeover) attempt(release ...string) (failed error) {
 
 func (w takeover) act(node *apply.Node, release []string) error {
 	ctx := context.Background()
-	in := apply.Input{Node: "n", Digest: "1", Resources: w.set}
+	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set)), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
-			in.Adopt = []units.Target{"container:hand", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
+			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
 			continue
 		}
 		var err error
@@ -253,7 +255,7 @@ func TestAdoptThatFailsGivesBack(t *testing.T) {
 }
 
 var released = []string{
-	"container:hand", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
+	"container:hand", "unit:hand.service", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
 }
 
 // try runs a test on a machine of its own, and tells what could not go on.
@@ -337,4 +339,61 @@ func dieAnywhere(t *testing.T, begin, act func(takeover)) {
 			return
 		}
 	}
+}
+
+// What is not there any more is not said to be given back: once, and its name is free.
+func TestReleaseOfWhatIsGone(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		w.must(w.host.Stop("hand.service"))
+		for _, c := range w.host.Containers() {
+			if strings.HasPrefix(c.Name, "hand.adopted-") {
+				w.host.RemoveContainer(c.Name)
+			}
+		}
+		w.must(w.host.RemoveVolume("vat"))
+		w.must(w.host.CreateVolume("vat"))
+		w.must(os.Remove(filepath.Join(w.host.Layout.Adopted(), "1", "etc!x!one.kept")))
+		err := w.attempt(released...)
+		if err == nil {
+			t.Fatal("all is given back")
+		}
+		for _, want := range []string{
+			"container:hand: not given back: container ", "volume:vat: not given back: the volume is gone, and another has its name",
+			"file:/etc/x/one: not given back: the copy of /etc/x/one is gone",
+		} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("release: %v\nwant %q", err, want)
+			}
+		}
+		for _, what := range []string{"volume:vat", "container:hand"} {
+			if r, _ := w.ledger().Record(units.Target(what)); r.Adoption != nil || r.Origin == "released" {
+				t.Errorf("%s is %s, %s", what, r.State, r.Origin)
+			}
+		}
+		if len(w.host.Volumes()) != 1 {
+			t.Errorf("volumes: %v", w.host.Volumes())
+		}
+		if _, err := os.Lstat(w.host.Layout.Path("/etc/x/one")); err == nil {
+			t.Error("the file of ours is left")
+		}
+	})
+}
+
+// A volume that was adopted has no copy: no policy has a switch remove it.
+func TestRemovedAdoptedVolumeStays(t *testing.T) {
+	try(t, func(w takeover) {
+		for i := range w.set {
+			w.set[i].Policy["remove"] = "remove"
+		}
+		w.switchTo()
+		w.set = nil
+		w.switchTo()
+		if v := w.host.Volumes(); len(v) != 1 {
+			t.Errorf("volumes: %v", v)
+		}
+		if r, _ := w.ledger().Record("volume:vat"); r.Adoption == nil {
+			t.Error("nothing would give the volume back")
+		}
+	})
 }

@@ -211,7 +211,7 @@ func (t *teller) tell() []Telling {
 		case state.EventBind:
 			continue
 		case state.EventDue, state.EventStarted, state.EventHold, state.EventFind, state.EventForget, state.EventRetire,
-			state.EventAdopt, state.EventRelease:
+			state.EventAdopt, state.EventRelease, state.EventDiscard:
 		}
 		if e.Target != t.target && !t.of[owner[e.Target]] && !t.of[was] {
 			continue
@@ -288,6 +288,8 @@ func inWords(e, last state.Event, was units.Address) string {
 		return adoptedWords(e.Adoption)
 	case state.EventRelease:
 		return because("what it was is its owner's again", e.Why)
+	case state.EventDiscard:
+		return because("what it was is not there any more", e.Why)
 	case state.EventRetire:
 		return because("was seen gone", e.Why)
 	case state.EventRecord:
@@ -342,8 +344,11 @@ func formerly(was *state.Adoption) string {
 	if was.Dir == "" {
 		return "a link to " + was.Files[0].Link
 	}
-	if was.What == wasFile {
+	switch was.What {
+	case wasFile:
 		return "a file" + kept
+	case wasDropIn:
+		return "what " + was.Files[0].Path + " changed" + kept
 	}
 	return "what " + was.Files[0].Path + " defined" + kept
 }

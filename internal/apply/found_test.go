@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,17 +16,19 @@ import (
 
 // found is what came by hand and is not of meshgen.
 type found struct {
+	serial     int
 	containers map[string]simulated.Container
 	networks   map[string]string // ids
 	volumes    map[string]int
 	files      map[string]string // contents, by path; unit files and Quadlets too
 	units      map[string]bool   // services that they define
+	masks      map[string]bool   // units
 }
 
 func newFound() found {
 	return found{
 		containers: map[string]simulated.Container{}, networks: map[string]string{}, volumes: map[string]int{},
-		files: map[string]string{}, units: map[string]bool{},
+		files: map[string]string{}, units: map[string]bool{}, masks: map[string]bool{},
 	}
 }
 
@@ -64,7 +67,8 @@ func (p *play) happen(words []string) {
 	case "hand", "gone":
 		p.hand(words[0], words[1], name)
 	case "rename": // one of ours, by podman
-		if _, found := p.found.containers[name]; !found {
+		c := slices.IndexFunc(p.host.Containers(), func(c simulated.Container) bool { return c.Name == name && p.isKept(c.ID) })
+		if _, found := p.found.containers[name]; !found && c < 0 {
 			_ = p.host.RenameContainer(name, name+astray) // it may not be there
 		}
 	case "edit", "delete":
@@ -80,10 +84,17 @@ func (p *play) happen(words []string) {
 		p.host.Fail(name)
 	case "mask":
 		if p.found.files["/etc/systemd/system/"+name] == "" {
-			_ = p.host.Mask(name) // it may be masked
+			p.found.masks[name] = p.host.Mask(name) == nil || p.found.masks[name]
 		}
 	case "unmask":
 		p.must(p.host.Unmask(name))
+		delete(p.found.masks, name)
+	case "restart":
+		if c, found := p.found.containers[name]; found && c.Unit == "" {
+			p.host.UpdateContainer(name, "always")
+			c.Restart = "always"
+			p.found.containers[name] = c
+		}
 	default:
 		p.Fatalf("no step: %q", words)
 	}
@@ -139,14 +150,22 @@ func (p *play) hand(verb, kind, name string) {
 			}
 		}
 	case "file":
-		p.handFile(verb, name, "found "+name+"\n")
+		p.handFile(verb, name, "found "+name+p.another()+"\n")
 	case "unit":
-		p.handFile(verb, "/etc/systemd/system/"+name, "[Service]\nExecStart=/usr/bin/sleep inf\n")
+		p.ends(verb, name)
+		p.handFile(verb, "/etc/systemd/system/"+name, "# unit"+p.another()+"\n[Service]\nExecStart=/usr/bin/sleep inf\n")
 		p.define(name)
 	case "quadlet":
-		p.handFile(verb, "/etc/containers/systemd/"+name+".container", "[Container]\nImage=localhost/probe:2\nContainerName=found-"+name+"\n")
+		p.ends(verb, name+".service")
+		p.handFile(verb, "/etc/containers/systemd/"+name+".container", "# quadlet"+p.another()+"\n[Container]\nImage=localhost/probe:2\nContainerName=found-"+name+"\n")
 		p.define(name + ".service")
 	}
+}
+
+// another tells what comes by hand from what came before.
+func (p *play) another() string {
+	p.found.serial++
+	return " " + strconv.Itoa(p.found.serial)
 }
 
 func (p *play) handFile(verb, path, text string) {
@@ -165,6 +184,13 @@ func (p *play) handFile(verb, path, text string) {
 			}
 		}
 		p.found.files[path] = text
+	}
+}
+
+// ends stops a service of the owner's whose definition goes.
+func (p *play) ends(verb, service string) {
+	if verb == "gone" && p.found.units[service] {
+		p.must(p.host.Stop(service))
 	}
 }
 
@@ -227,8 +253,8 @@ func (p *play) untouched() {
 		now[c.Name] = c
 	}
 	for name, c := range p.found.containers {
-		if now[name].ID != c.ID || now[name].Running != c.Running {
-			p.Errorf("found container %s is another, or does not run", name)
+		if is := now[name]; is.ID != c.ID || is.Running != c.Running || cmp.Or(is.Restart, "no") != cmp.Or(c.Restart, "no") {
+			p.Errorf("found container %s is another, or does not run, or not at boot", name)
 		}
 	}
 	networks, volumes := map[string]string{}, map[string]int{}
@@ -252,6 +278,11 @@ func (p *play) untouched() {
 		now, err := os.ReadFile(p.host.Layout.Path(path))
 		if err != nil || string(now) != text {
 			p.Errorf("found file %s holds %q (%v)", path, now, err)
+		}
+	}
+	for name := range p.found.masks {
+		if to, err := os.Readlink(p.host.Layout.Path("/etc/systemd/system/" + name)); err != nil || to != os.DevNull {
+			p.Errorf("the mask of %s is gone (%v)", name, err)
 		}
 	}
 	for name, born := range p.born {

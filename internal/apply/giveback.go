@@ -45,7 +45,8 @@ func (m *move) giveBack(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	var events []state.Event
+	events, lost := m.discardLost()
+	errs = append(errs, lost)
 	for _, r := range back {
 		why := m.releasedWhy(r)
 		m.progress(Event{Step: Step{Op: "release", Target: r.Target, Reason: why}, Ended: true})
@@ -124,7 +125,8 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 	if there && isAsItWas(at, f, kept) {
 		return s, false, nil
 	}
-	if there && m.undoing && (r.Adoption.What != wasFile || m.never(r.Target)) {
+	undone := m.undoing && r.Adoption.Generation == m.from.Number // else it was adopted long ago
+	if there && undone && (r.Adoption.What != wasFile || m.never(r.Target)) {
 		return s, false, nil // its owner changed it before we came to it
 	}
 	if there && !m.mayReplace(r, lies) {
@@ -137,7 +139,7 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 		}
 	}
 	if f.Link != "" {
-		s, err = durable.StageLink(f.Link, l.Root, f.Path)
+		s, err = durable.StageLink(f.Link, l.Root, f.Path, f.Owner[0], f.Owner[1], f.Time)
 		return s, true, err
 	}
 	s, err = durable.StageCopy(kept, l.Root, f.Path)

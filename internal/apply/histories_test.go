@@ -89,7 +89,7 @@ func (h history) shrunk(dir string, seed uint64, faults []string) (history, []st
 
 // draw makes a history.
 func draw(seed uint64) history {
-	d := drawer{rand.New(rand.NewPCG(seed, 1))}
+	d := drawer{Rand: rand.New(rand.NewPCG(seed, 1))}
 	h := history{"container m/a" + d.pick("", " deaf=yes"), "container m/b name=bat" + d.pick("", " deaf=yes")}
 	switch d.IntN(5) {
 	case 0:
@@ -101,10 +101,9 @@ func draw(seed uint64) history {
 	case 3:
 		h = nil
 	}
-	if d.IntN(3) == 0 { // a machine with a past
-		h = append(history{"hand " + d.pick("container ant", "container bat", "quadlet ant", "unit m-a.service", "file /etc/x/one", "volume m-data", "network nat")},
-			h...)
-		h = append(h, "container m/a takeover=hold", "container m/b takeover=hold")
+	if past := d.IntN(2) == 0; past { // a machine with a past
+		d.past = true
+		h = slices.Concat(d.found(), h, d.wants())
 	}
 	for range 2 + d.IntN(22) {
 		h = append(h, d.step())
@@ -112,7 +111,70 @@ func draw(seed uint64) history {
 	return append(h, "switch")
 }
 
-type drawer struct{ *rand.Rand }
+// adoptable are names that things are found under, and that are declared.
+var adoptable = []string{
+	"container:ant", "container:bat", "container:m-a", "unit:ant.service", "unit:m-a.service", "unit:m-b.service", "network:nat", "volume:vat", "file:/etc/x/one",
+}
+
+// handed are things that come by hand.
+var handed = []string{
+	"container ant", "container bat", "container m-a", "quadlet ant", "quadlet m-b", "unit ant.service", "unit m-a.service", "file /etc/x/one", "volume vat",
+	"network nat",
+}
+
+type drawer struct {
+	*rand.Rand
+	past bool // of a machine that has found things
+}
+
+// found draws what a machine has before.
+func (d drawer) found() history {
+	var h history
+	for range 1 + d.IntN(4) {
+		h = append(h, "hand "+d.pick(handed...))
+	}
+	for range d.IntN(3) {
+		h = append(h, d.pick("restart ant", "start ant.service", "start m-b.service", "start m-a.service", "mask m-a.service", "restart m-a"))
+	}
+	return h
+}
+
+// wants draws what has found things in its way.
+func (d drawer) wants() history {
+	var h history
+	for _, line := range []string{
+		"container m/a name=" + d.pick("ant", "m-a") + d.pick("", " unit=ant"), "container m/b name=" + d.pick("bat", "m-b"),
+		"network m/net name=nat", "container m/a network=net", "volume m/data name=vat", "container m/a volume=data", "file m/f path=/etc/x/one notify=a",
+	} {
+		if d.IntN(3) > 0 {
+			h = append(h, line+" takeover="+d.pick("adopt", "adopt", "hold"))
+		}
+	}
+	return append(h, "switch"+d.killed())
+}
+
+// killed draws whether and when a switch dies.
+func (d drawer) killed() string {
+	at := " kill=" + strconv.Itoa(1+d.IntN(40))
+	return d.pick("", "", at, at+" cut")
+}
+
+// passing draws a step of the life of what is adopted.
+func (d drawer) passing() string {
+	switch n := d.IntN(20); {
+	case n < 8:
+		return "release " + d.pick(adoptable...) + d.killed()
+	case n < 11:
+		return "adopt " + d.pick(adoptable...) + d.killed()
+	case n < 14:
+		return "switch" + d.killed()
+	case n < 16:
+		return "hand " + d.pick(handed...)
+	case n < 17:
+		return "container " + d.pick("m/a", "m/b") + " env=" + d.pick("FAIL:start", "FAIL:run", "N:1", "")
+	}
+	return d.pick("container", "network", "volume", "file") + " " + d.pick("m/a", "m/b", "m/net", "m/data", "m/f") + " takeover=" + d.pick("adopt", "hold", "refuse")
+}
 
 func (d drawer) pick(words ...string) string { return words[d.IntN(len(words))] }
 
@@ -129,6 +191,8 @@ func (d drawer) keys(most int, all map[string][]string) string {
 
 func (d drawer) step() string {
 	switch n := d.IntN(100); {
+	case d.past && n%3 == 0:
+		return d.passing()
 	case n < 14:
 		return "switch"
 	case n < 30:
@@ -154,7 +218,7 @@ func (d drawer) step() string {
 		}
 		return d.pick("stop", "start", "die", "fail", "mask", "unmask") + " " + d.pick("ant", "bat", "m-a", "m-b") + ".service"
 	case n < 97:
-		return d.pick("hand", "gone") + " " + d.pick("container ant", "container bat", "container m-a", "network nat", "network m-net",
+		return d.pick("hand", "hand", "gone") + " " + d.pick("container ant", "container bat", "container m-a", "network nat", "network m-net",
 			"volume vat", "volume m-more", "file /etc/x/one", "file /etc/y/one", "unit ant.service", "unit m-a.service",
 			"quadlet ant", "quadlet m-b")
 	}
@@ -163,7 +227,7 @@ func (d drawer) step() string {
 
 // edit draws a line that declares something; n is from 30 to 62.
 func (d drawer) edit(n int) string {
-	names, takeovers := []string{"", "ant", "bat", "cow"}, []string{"", "hold", "hold", "refuse"}
+	names, takeovers := []string{"", "ant", "bat", "cow"}, []string{"", "hold", "hold", "refuse", "adopt", "adopt", "adopt"}
 	switch {
 	case n < 46:
 		return "container " + d.pick("m/a", "m/b", "m/c", "n/a") + d.keys(2, map[string][]string{

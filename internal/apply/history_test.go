@@ -31,10 +31,14 @@ import (
 //	    edits it too; move gives a resource another id
 //	switch [kill=N] [cut]
 //	    brings it into force, or dies at the Nth point, with the power or without
+//	adopt|release TARGET [kill=N] [cut]
+//	    does so with what is in the way adopted, or with what was given back
 //	reboot
 //	stop|start|die|fail|mask|unmask UNIT
 //	hand|gone container|network|volume|file|unit|quadlet NAME
 //	    something that is not of meshgen comes, or goes
+//	restart NAME
+//	    a container that came so is to be started at each boot
 //	edit|delete PATH
 //	    a file of ours is changed by other hands
 //
@@ -53,6 +57,7 @@ type play struct {
 	// stands for one that may be up as well.
 	down     map[string]string
 	found    found
+	kept     []*former      // what was adopted
 	born     map[string]int // volumes that ever were
 	boots    bool           // what starts is started by a boot or by hand
 	died     bool           // the last switch did
@@ -136,7 +141,9 @@ func (p *play) step(line string) {
 			}
 		}
 	case "switch":
-		p.doSwitch(words[1:])
+		p.doSwitch(act{verb: "switch"}, words[1:])
+	case "adopt", "release":
+		p.doSwitch(act{words[0], units.Target(words[1])}, words[2:])
 	default:
 		p.happen(words)
 	}
@@ -195,7 +202,7 @@ func (p *play) move(from, to units.Address) {
 }
 
 // doSwitch brings the manifest into force.
-func (p *play) doSwitch(words []string) {
+func (p *play) doSwitch(act act, words []string) {
 	kill, cut := 0, false
 	for _, w := range words {
 		if n, ok := strings.CutPrefix(w, "kill="); ok {
@@ -206,7 +213,7 @@ func (p *play) doSwitch(words []string) {
 	m := p.manifest.sound()
 	p.noteMasked(m)
 	p.host.Kill(kill, cut)
-	r := p.run(m)
+	r := p.run(m, act)
 	died := p.host.Dead()
 	p.host.Kill(0, false)
 	if died {
@@ -218,7 +225,7 @@ func (p *play) doSwitch(words []string) {
 		return
 	}
 	if r.recover != nil {
-		if p.found.none() {
+		if p.found.none() && len(p.kept) == 0 {
 			p.Fatalf("recover: %v", r.recover)
 		}
 		p.always() // it says what is in the way, and waits
@@ -232,7 +239,7 @@ func (p *play) doSwitch(words []string) {
 		p.rolledBack(r)
 		return
 	}
-	if r.outcome.Result == state.Failed && r.set.fails() { // a boot brought it into force
+	if r.outcome.Result == state.Failed && (r.set.fails() || r.waits) { // a boot brought it into force
 		p.always()
 		for unit := range p.down {
 			p.down[unit] = ""
@@ -240,7 +247,28 @@ func (p *play) doSwitch(words []string) {
 		return
 	}
 	p.reached(r)
-	p.again(m)
+	if p.settles(m, r) {
+		p.again(m)
+	}
+}
+
+// settles reports whether a switch to a manifest leads to the set that there is:
+// what was given back may not be in its way.
+func (p *play) settles(m manifest, r run) bool {
+	live := p.live()
+	set, _ := p.without(m, p.held(m, act{verb: "switch"}, live))
+	return set.digest() == r.set.digest()
+}
+
+// live is what the ledger has as ours.
+func (p *play) live() map[units.Target]bool {
+	live := map[units.Target]bool{}
+	if ledger := p.ledgerOrNone(); ledger != nil {
+		for _, record := range ledger.Live() {
+			live[record.Target] = true
+		}
+	}
+	return live
 }
 
 // run is what one process did.
@@ -258,10 +286,12 @@ type run struct {
 	// or the way back from its own, was not to be brought to an end.
 	late    bool
 	recover error
+	// waits tells that something could not be given back.
+	waits bool
 }
 
 // run switches as the command does, until the process ends or dies.
-func (p *play) run(m manifest) (r run) {
+func (p *play) run(m manifest, act act) (r run) {
 	ctx := context.Background()
 	node, err := apply.OpenLocked(ctx, p.host.Layout, p.host.Connect)
 	p.must(err)
@@ -278,21 +308,39 @@ func (p *play) run(m manifest) (r run) {
 	if _, r.recover = node.Recover(ctx, options, progress); r.recover != nil {
 		return r
 	}
-	r.live = map[units.Target]bool{}
-	if node.Ledger != nil {
-		for _, record := range node.Ledger.Live() {
-			r.live[record.Target] = true
-		}
-	}
+	p.sortOut()
+	r.live = p.live()
 	p.letGo()
-	held := p.held(m, r.live)
+	in := apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()}
+	leaves, adopted := p.leaves(act)
+	declared := m
+	if adopted {
+		m = maps.Clone(m)
+		delete(m, leaves)
+	}
+	held := p.held(m, act, r.live)
 	var stays manifest
 	r.set, stays = p.without(m, held)
-	r.must = p.clashes(r.set, stays) || p.mustRefuse(r.set, r.live)
-	if r.must || p.mayRefuse(m, r.set) {
+	r.must = p.clashes(r.set, stays) || p.mustRefuse(r.set, act, r.live)
+	if r.must || act.verb != "switch" || p.mayRefuse(m, r.set, act, r.live) {
 		r.before = p.tree()
 	}
-	r.prepared, err = node.Prepare(ctx, apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()})
+	switch act.verb {
+	case "adopt":
+		in.Adopt = []units.Target{act.target}
+	case "release":
+		if in, err = node.Releasing(in, []string{string(act.target)}); err != nil {
+			if adopted && mayRelease(declared, leaves) {
+				p.Errorf("not given back: %v", err)
+			}
+			r.prepared.Rejected = units.Faults{{Message: err.Error()}}
+			return r
+		}
+		if _, is := declared[leaves]; is {
+			held[leaves] = true
+		}
+	}
+	r.prepared, err = node.Prepare(ctx, in)
 	p.must(err)
 	if len(r.prepared.Rejected) > 0 {
 		return r
@@ -310,7 +358,8 @@ func (p *play) run(m manifest) (r run) {
 		r.prepared.Rejected = faults
 		return r
 	}
-	if err != nil && !r.set.fails() {
+	r.waits = err != nil && p.blocked()
+	if err != nil && !r.set.fails() && !r.waits {
 		p.Fatalf("switch: %v\n%s", err, strings.Join(r.outcome.Failed, "\n"))
 	}
 	return r
@@ -353,6 +402,9 @@ func (p *play) reboot() {
 	p.boots = false
 	clear(p.down)
 	p.found.reboot(p.host)
+	for _, k := range p.kept {
+		k.cut = true
+	}
 	p.noteOwners()
 	p.noteDown(func(declaration) bool { return false })
 	p.always()

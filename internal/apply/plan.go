@@ -68,8 +68,10 @@ type Plan struct {
 	Dependents []string
 	// Last is the job of the unit that the switch runs in.
 	Last Last
-	// Release are names of what was adopted and is given back.
+	// Release are names of what was adopted and is given back, Lost of what was to be
+	// and is not there any more.
 	Release []units.Target
+	Lost    []units.Target
 	// Retire are the names that are to be gone. Hold are those that are let be.
 	Retire []units.Target
 	Hold   []units.Target
@@ -98,14 +100,14 @@ func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Adopt)+len(p.Release)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Make)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+	return len(p.Adopt)+len(p.Release)+len(p.Lost)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Make)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
 		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
-	return Plan{Adopt: p.Adopt, Release: p.Release, Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
+	return Plan{Adopt: p.Adopt, Release: p.Release, Lost: p.Lost, Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
 }
 
 // TakenDown are the units that are up and that the plan stops, if only to start
@@ -165,12 +167,13 @@ type before struct {
 	generation  state.Generation // that systemd has
 	records     []state.Record
 	seen        sight
-	at          time.Time          // of the look
-	inTheWay    []state.Record     // of what is taken, and not ours
-	transitions []state.Transition // judged
-	adopt       []Adoption         // of what was decided so
-	adopted     []state.Record     // what was adopted and was not given back, gone names too
-	operator    []units.Target     // adopted by the operator's word
+	at          time.Time               // of the look
+	inTheWay    []state.Record          // of what is taken, and not ours
+	transitions []state.Transition      // judged
+	adopt       []Adoption              // of what was decided so
+	adopted     []state.Record          // what was adopted and was not given back, gone names too
+	gone        map[units.Target]string // of those that are to be given back, what is not there any more, in words
+	operator    []units.Target          // adopted by the operator's word
 	// begins says that the switch was not begun before: what is done once, and
 	// before the flip, is for that alone.
 	begins bool
@@ -197,7 +200,14 @@ func makePlan(b before, desired state.Generation) Plan {
 		p.record[r.Target] = r
 	}
 	p.plan.Adopt = b.adopt
-	p.releases()
+	for _, r := range b.releases(desired) {
+		if b.gone[r.Target] == "" {
+			p.plan.Release = append(p.plan.Release, r.Target)
+		} else {
+			p.plan.Lost = append(p.plan.Lost, r.Target)
+			p.because("release", string(r.Target), b.gone[r.Target])
+		}
+	}
 	for _, t := range b.transitions {
 		switch {
 		case t.Kind == state.Remove:
@@ -277,7 +287,7 @@ func (p *planner) names() {
 			p.plan.Hold = append(p.plan.Hold, r.Target)
 		case p.seen.inUse[r.Target]:
 		default:
-			if r.Adoption != nil {
+			if r.Adoption != nil && p.gone[r.Target] == "" {
 				p.because("retire", string(r.Target), "what it was is kept; meshgen release "+string(r.Target)+" gives it back")
 			}
 			p.plan.Retire = append(p.plan.Retire, r.Target)
@@ -292,7 +302,7 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
-	case r.Adoption != nil && r.Adoption.What == wasNetwork: // used as it was found: there is no copy
+	case p.gone[r.Target] == "" && r.Adoption != nil && (r.Adoption.What == wasNetwork || r.Adoption.What == wasVolume): // used as it was found: there is no copy
 		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
 		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
@@ -313,7 +323,11 @@ func (p *planner) holds(r state.Record) bool {
 
 // undoes reports whether the plan leads back to a set that was in force before.
 // What it takes away is not what somebody no longer declares.
-func (p *planner) undoes() bool { return !p.begins && p.generation.Number > p.desired.Number }
+func (p *planner) undoes() bool { return p.before.undoes(p.desired) }
+
+func (b before) undoes(desired state.Generation) bool {
+	return !b.begins && b.generation.Number > desired.Number
+}
 
 // holdsDeclared reports whether a declared file lies below a directory.
 func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool) bool {

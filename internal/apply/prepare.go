@@ -157,6 +157,10 @@ func withTaken(transitions []state.Transition, held []state.Holding) []state.Tra
 
 // plan makes the plan, as far as this system goes.
 func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Plan, error) {
+	var err error
+	if b.gone, err = n.gone(ctx, b, desired); err != nil {
+		return Plan{}, err
+	}
 	plan := makePlan(b, desired)
 	if n.Systemd == nil || n.Booting {
 		offline := plan.offline()
@@ -172,7 +176,6 @@ func (n *Node) plan(ctx context.Context, b before, desired state.Generation) (Pl
 		}
 		plan = plan.ownLast(n.Unit, own[n.Unit].Invocation)
 	}
-	var err error
 	if plan.Dependents, err = n.dependents(ctx, plan); err != nil {
 		return plan, err
 	}

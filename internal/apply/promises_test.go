@@ -30,6 +30,9 @@ func (p *play) started(c simulated.Container, replaced *simulated.Container, oth
 	}
 	ledger := p.ledger()
 	for _, other := range others {
+		if other.Running && strings.HasPrefix(other.Name, c.Name+".adopted-") {
+			p.Errorf("%s starts beside %s, whose place it has", c, other)
+		}
 		if !other.Running || other.Labels[units.MarkLabel] == "" {
 			continue
 		}
@@ -74,8 +77,10 @@ func (p *play) ledger() *state.Ledger {
 // always sees what must hold at any moment: what was found is untouched, no
 // volume is lost (P4, P8), and the ledger has what is there (P1, P2).
 func (p *play) always() {
+	p.sortOut()
 	p.letGo()
 	p.untouched()
+	p.keptWhole()
 	there := p.ours()
 	if len(there) == 0 {
 		return
@@ -270,11 +275,12 @@ func (p *play) refused(r run) {
 
 // held returns what a switch to a manifest holds: what wants a name that is new and
 // somebody else's, where it says so, and what refers to that.
-func (p *play) held(m manifest, live map[units.Target]bool) map[units.Address]bool {
+func (p *play) held(m manifest, act act, live map[units.Target]bool) map[units.Address]bool {
 	held := map[units.Address]bool{}
 	for a, d := range m {
-		held[a] = d.get("takeover") == "hold" && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
-			return !live[t] && p.holds(t) != ""
+		holds := d.get("takeover") == "hold" || p.returned(d, m, live)
+		held[a] = holds && !p.adopts(d, m, act, live) && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
+			return p.inTheWay(t, live)
 		})
 	}
 	for range m { // as many steps as there can be
@@ -363,11 +369,11 @@ func (p *play) clashes(set, stays manifest) bool {
 
 // mustRefuse reports whether a name that is new is somebody else's, or a volume
 // is to get another name.
-func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
+func (p *play) mustRefuse(m manifest, act act, live map[units.Target]bool) bool {
 	was := p.inForce()
 	for _, d := range m {
 		for _, t := range units.Targets(resource(d, m)) {
-			if !live[t] && p.holds(t) != "" {
+			if adopted := p.adopts(d, m, act, live) && fits(d); p.inTheWay(t, live) && !adopted {
 				return true
 			}
 		}
@@ -381,17 +387,17 @@ func (p *play) mustRefuse(m manifest, live map[units.Target]bool) bool {
 // mayRefuse reports of what is declared, and of that without what is held, whether
 // something found has the name of something that is ours, a new address has names
 // of two that go, a volume goes on or comes back under another name, a network
-// is to have the subnet of one that stays, or a container is to get another
-// volume.
-func (p *play) mayRefuse(declared, m manifest) bool {
+// is to have the subnet of one that stays, a network that was adopted is to have
+// another subnet, or a container is to get another volume.
+func (p *play) mayRefuse(declared, m manifest, act act, live map[units.Target]bool) bool {
 	was := p.inForce()
-	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) || p.crowded(m) {
+	if ambiguous(was, declared) || succeeds(was, declared) || p.leftAnother(m) || p.crowded(m) || p.remakesFound(was, m) {
 		return true
 	}
 	for _, of := range []manifest{m, was} {
 		for _, d := range of {
 			for _, t := range units.Targets(resource(d, of)) {
-				if p.holds(t) != "" {
+				if makesRoom := p.inTheWay(t, live) && p.adopts(d, of, act, live); p.holds(t) != "" && !makesRoom {
 					return true
 				}
 			}
@@ -404,6 +410,18 @@ func (p *play) mayRefuse(declared, m manifest) bool {
 					was[before.with(units.KindVolume, before.get("volume"))].object() != m[d.with(units.KindVolume, d.get("volume"))].object() {
 					return true
 				}
+			}
+		}
+	}
+	return false
+}
+
+// remakesFound reports whether a network that was adopted is to have another subnet.
+func (p *play) remakesFound(was, m manifest) bool {
+	for _, d := range m {
+		for _, before := range was {
+			if p.asFound(d) && p.asFound(before) && before.object() == d.object() && before.get("subnet") != d.get("subnet") {
+				return true
 			}
 		}
 	}
@@ -566,9 +584,11 @@ func (p *play) ledgerIs(m manifest, r run) {
 		for _, record := range ledger.Live() {
 			t := record.Target
 			switch {
+			case record.State == state.Held && (isAside(t) || record.Adoption != nil):
 			case record.State == state.Held && t.Kind() != units.TargetVolume:
 				p.Errorf("%s is held", t)
 			case record.State == state.Held || t.Kind() == units.TargetDir:
+			case !want[t] && p.owed(t): // until it can be given back
 			case !want[t] && p.maskedUses(t): // its owner wants nothing taken from it
 			case !want[t]:
 				p.Errorf("the ledger has %s as live, and nothing declares it", t)
@@ -651,7 +671,7 @@ func (p *play) systemdHas(m manifest) {
 // again sees that a second switch has nothing to do, and does nothing (P11).
 func (p *play) again(m manifest) {
 	before, acts := p.tree(), p.host.Acts()
-	r := p.run(m)
+	r := p.run(m, act{verb: "switch"})
 	if len(r.prepared.Rejected) > 0 {
 		p.Errorf("the second switch is refused: %v", r.prepared.Rejected)
 	}

@@ -85,6 +85,9 @@ func (p Plan) Steps() []Step {
 	for _, t := range p.Release {
 		steps = append(steps, Step{Op: "release", Target: t, Reason: "what it was is given back"})
 	}
+	for _, t := range p.Lost {
+		steps = append(steps, Step{Op: "release", Target: t, Reason: "cannot be given back: " + p.Reason("release", string(t))})
+	}
 	for _, t := range p.Hold {
 		steps = append(steps, Step{Op: "hold", Target: t, Reason: p.Reason("hold", string(t))})
 	}

@@ -118,8 +118,21 @@ func (n *Node) unitHolder(name string, u host.Unit) state.Occupant {
 		by.Words = "a unit of that name is " + u.Active
 	case u.Up():
 		by.Words = "a unit of that name is " + u.Active + " and its definition is gone"
+	default:
+		n.dropInHolder(name, &by)
 	}
 	return by
+}
+
+// dropInHolder says whether its owner changes a unit that is not there. What changes
+// one that was ours once was made for ours.
+func (n *Node) dropInHolder(name string, by *state.Occupant) {
+	if r, known := n.ledgerRecord(units.Of(units.TargetUnit, name)); known && r.State != state.Found {
+		return
+	}
+	if paths := dropIns(n.Layout, name); len(paths) > 0 {
+		by.What, by.Path, by.Words = wasDropIn, paths[0], "changed by "+n.Layout.Path(paths[0])
+	}
 }
 
 // isQuadlet reports whether podman's generator, and not systemd, reads a file.

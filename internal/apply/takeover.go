@@ -12,25 +12,23 @@ import (
 // releases finds what was adopted and is to be given back: what the generation
 // says, or the one that is in force said and could not be done, and what a switch
 // that did not stand had adopted.
-func (p *planner) releases() {
-	stands := p.generation.Number
-	if p.undoes() {
-		stands = p.desired.Number
+func (b before) releases(desired state.Generation) []state.Record {
+	stands := b.generation.Number
+	if b.undoes(desired) {
+		stands = desired.Number
 	}
-	declared := map[units.Target]bool{}
-	for _, r := range p.desired.Resources {
-		for _, t := range units.Targets(r) {
-			declared[t] = true
-		}
-	}
-	for _, r := range p.adopted {
-		_, asked := p.desired.Released[r.Target]
-		_, owed := p.generation.Released[r.Target]
+	declared := declarations(desired)
+	var back []state.Record
+	for _, r := range b.adopted {
+		_, asked := desired.Released[r.Target]
+		_, owed := b.generation.Released[r.Target]
+		_, stays := declared[r.Target]
 		lapsed := r.State != state.Retired && r.Adoption.Generation > stands
-		if !declared[r.Target] && (asked || owed || lapsed) {
-			p.plan.Release = append(p.plan.Release, r.Target)
+		if !stays && (asked || owed || lapsed) {
+			back = append(back, r)
 		}
 	}
+	return back
 }
 
 // takesPlace plans for a unit of a resource that adopts something, and reports

@@ -14,7 +14,7 @@ import (
 
 // StageCopy makes a temporary beside path that is a full copy of the file or link
 // at source, an absolute path: content, mode, owner, group, extended attributes
-// and times of a file, the text and the owner of a link. Missing directories are
+// and times of a file, the text, the owner and the time of a link. Missing directories are
 // made, with mode 0755. What [Stage] says of syncing and of links among the
 // directories holds of it too; the source is not followed. After an error nothing
 // of it is left.
@@ -128,12 +128,30 @@ func copyLink(source string, dir *os.Root, temp string) error {
 	if err := unix.Lstat(source, &st); err != nil {
 		return err
 	}
-	return dir.Lchown(temp, int(st.Uid), int(st.Gid))
+	return ownLink(dir, temp, int(st.Uid), int(st.Gid), time.Unix(st.Mtim.Unix()))
 }
 
-// StageLink makes a temporary beside path that is a link with the text dest. What
-// [StageCopy] says holds of it too.
-func StageLink(dest, root, path string) (Staged, error) {
+// ownLink gives a link an owner and the times of when it was made.
+func ownLink(dir *os.Root, name string, uid, gid int, when time.Time) error {
+	if err := dir.Lchown(name, uid, gid); err != nil {
+		return err
+	}
+	at, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer at.Close() // read-only
+	times, err := unix.TimeToTimespec(when)
+	if err != nil {
+		return err
+	}
+	return unix.UtimesNanoAt(int(at.Fd()), name, []unix.Timespec{times, times}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// StageLink makes a temporary beside path that is a link with the text dest, of that
+// user and group, and of that time where it is not zero. What [StageCopy] says holds
+// of it too.
+func StageLink(dest, root, path string, uid, gid int, when time.Time) (Staged, error) {
 	s, err := Stage(root, path, nil, 0o600, -1, -1)
 	if err != nil {
 		return Staged{}, err
@@ -146,6 +164,9 @@ func StageLink(dest, root, path string) (Staged, error) {
 	temp := filepath.Base(s.Temp)
 	if err = dir.Remove(temp); err == nil {
 		err = dir.Symlink(dest, temp)
+	}
+	if err == nil && !when.IsZero() {
+		err = ownLink(dir, temp, uid, gid, when)
 	}
 	if err != nil {
 		return Staged{}, errors.Join(failed(path, "link", err), s.Discard())

@@ -57,7 +57,12 @@ func TestStageCopyCopiesAll(t *testing.T) {
 // A link is copied as a link, and what is neither file nor link not at all.
 func TestStageCopyFollowsNoLink(t *testing.T) {
 	root := t.TempDir()
-	if err := os.Symlink("nowhere/at all", filepath.Join(root, "link")); err != nil {
+	link, when := filepath.Join(root, "link"), time.Unix(1_700_000_000, 123_456_789)
+	if err := os.Symlink("nowhere/at all", link); err != nil {
+		t.Fatal(err)
+	}
+	times := unix.NsecToTimespec(when.UnixNano())
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, link, []unix.Timespec{times, times}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		t.Fatal(err)
 	}
 	s, err := StageCopy(filepath.Join(root, "link"), root, "/copy")
@@ -69,6 +74,9 @@ func TestStageCopyFollowsNoLink(t *testing.T) {
 	}
 	if to, err := os.Readlink(filepath.Join(root, "copy")); err != nil || to != "nowhere/at all" {
 		t.Errorf("it leads to %q, %v", to, err)
+	}
+	if info, err := os.Lstat(filepath.Join(root, "copy")); err != nil || !info.ModTime().Equal(when) {
+		t.Errorf("it is of another time, %v", err)
 	}
 	if err := unix.Mkfifo(filepath.Join(root, "pipe"), 0o600); err != nil {
 		t.Fatal(err)

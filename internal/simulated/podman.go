@@ -217,6 +217,15 @@ func (h *Host) RenameContainer(name, to string) error {
 	return nil
 }
 
+// UpdateContainer is podman update --restart.
+func (h *Host) UpdateContainer(name, restart string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.containers[name]; c != nil {
+		c.Restart = restart
+	}
+}
+
 // CreateNetwork is podman network create by hand.
 func (h *Host) CreateNetwork(name, subnet string) error {
 	h.mu.Lock()

@@ -1,0 +1,293 @@
+package apply_test
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"meshgen/internal/simulated"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// former is what was found and adopted, as it was then.
+type former struct {
+	target    units.Target
+	was       state.Adoption
+	container simulated.Container
+	network   string // id
+	volume    int
+	files     map[string]string // contents, by path
+	// cut tells that the power went since, and what ran may not.
+	cut bool
+	// over tells that its place was adopted from another since: it is kept, and
+	// nothing gives it back by itself.
+	over bool
+}
+
+// sortOut takes from what was found what the ledger has as adopted, and takes back
+// what it has not any more.
+func (p *play) sortOut() {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return
+	}
+	for _, r := range ledger.Adopted() {
+		if !slices.ContainsFunc(p.kept, func(k *former) bool {
+			return k.target == r.Target && k.was.Generation == r.Adoption.Generation && !k.over
+		}) {
+			p.takeFound(r)
+		}
+	}
+	p.kept = slices.DeleteFunc(p.kept, func(k *former) bool {
+		r, _ := ledger.Record(k.target)
+		switch {
+		case k.over || (r.Adoption != nil && r.Adoption.Generation == k.was.Generation):
+			return false
+		case r.Adoption != nil || p.anew(k):
+			k.over = true
+			return false
+		}
+		p.takeBack(k, r.Why)
+		return true
+	})
+}
+
+// anew reports whether the place of what was adopted was adopted again since, and
+// that was undone.
+func (p *play) anew(k *former) bool {
+	return slices.ContainsFunc(p.kept, func(other *former) bool {
+		return other.target == k.target && other.was.Generation > k.was.Generation
+	})
+}
+
+// takeFound notes that what was found under a name is adopted.
+func (p *play) takeFound(r state.Record) {
+	k := &former{target: r.Target, was: *r.Adoption, files: map[string]string{}}
+	name, there := r.Target.Name(), true
+	switch r.Adoption.What {
+	case "container":
+		k.container, there = p.found.containers[name]
+		there = there && k.container.ID == r.Adoption.ID
+		delete(p.found.containers, name)
+	case "network":
+		k.network, there = p.found.networks[name]
+		delete(p.found.networks, name)
+	case "volume":
+		k.volume, there = p.found.volumes[name]
+		delete(p.found.volumes, name)
+	case "unit", "quadlet":
+		there = p.found.units[name]
+		delete(p.found.units, name)
+		maps.DeleteFunc(p.found.containers, func(_ string, c simulated.Container) bool { return c.Unit == name })
+	case "mask":
+		there = p.found.masks[name]
+		delete(p.found.masks, name)
+	}
+	for _, f := range r.Adoption.Files {
+		if f.Link != "" {
+			continue
+		}
+		text, lay := p.found.files[f.Path]
+		there = there && lay
+		k.files[f.Path] = text
+		delete(p.found.files, f.Path)
+	}
+	if !there {
+		p.Errorf("%s is adopted, and was not found: %+v", r.Target, r.Adoption)
+	}
+	p.kept = append(p.kept, k)
+}
+
+// takeBack notes that what was adopted is its owner's again. Where a switch was cut
+// short that adopted it, its owner may have put another file in its place before that
+// was undone, which stays.
+func (p *play) takeBack(k *former, why string) {
+	name := k.target.Name()
+	for path, text := range k.files {
+		if _, another := p.found.files[path]; !another || why != "the switch that adopted it did not stand" {
+			p.found.files[path] = text
+		}
+	}
+	switch k.was.What {
+	case "container":
+		if k.cut { // it is started again where the ledger has that it ran, and else is dead
+			for _, c := range p.host.Containers() {
+				if c.ID == k.container.ID {
+					k.container.Running = c.Running
+				}
+			}
+		}
+		p.found.containers[name] = k.container
+	case "network":
+		p.found.networks[name] = k.network
+	case "volume":
+		p.found.volumes[name] = k.volume
+	case "unit", "quadlet":
+		p.found.units[name] = true
+		if _, active := p.host.UnitState(name); k.was.Running && !k.cut && active != "active" {
+			p.Errorf("%s is given back, and is %s", name, active)
+		}
+	case "mask":
+		p.found.masks[name] = true
+	}
+	p.noteOwners()
+}
+
+// keptWhole sees that what was adopted is put aside whole, where it can be given
+// back from, and does not run beside what has its place.
+func (p *play) keptWhole() {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return
+	}
+	_, open := ledger.Unfinished()
+	for _, k := range p.kept {
+		switch k.was.What {
+		case "container":
+			p.keptAside(k, ledger, open)
+		case "network":
+			if !slices.ContainsFunc(p.host.Networks(), func(n simulated.Network) bool {
+				return n.Name == k.target.Name() && strconv.Itoa(n.Born) == k.network
+			}) {
+				p.Errorf("adopted %s is another or gone", k.target)
+			}
+		case "volume":
+			if !slices.ContainsFunc(p.host.Volumes(), func(v simulated.Volume) bool { return v.Name == k.target.Name() && v.Born == k.volume }) {
+				p.Errorf("adopted %s is another or gone", k.target)
+			}
+		}
+		for _, f := range k.was.Files {
+			p.copyIsThere(k, f, open)
+		}
+	}
+}
+
+func (p *play) keptAside(k *former, ledger *state.Ledger, open bool) { //nolint:revive // a switch is under way, or not
+	i := slices.IndexFunc(p.host.Containers(), func(c simulated.Container) bool { return c.ID == k.was.ID })
+	if i < 0 {
+		p.Errorf("adopted %s is gone", k.target)
+		return
+	}
+	c := p.host.Containers()[i]
+	if r, ok := ledger.Record(units.Of(units.TargetContainer, k.was.Aside)); !ok || r.State != state.Held {
+		p.Errorf("the ledger does not have %s, which %s is kept as", k.was.Aside, k.target)
+	}
+	if open {
+		return
+	}
+	if c.Name != k.was.Aside || c.Running || cmp.Or(c.Restart, "no") != "no" {
+		p.Errorf("adopted %s is %q, runs %t, starts again %q", k.target, c.Name, c.Running, c.Restart)
+	}
+}
+
+// copyIsThere sees that a file or a link that was adopted lies in its place, while
+// that is still open, or is kept.
+func (p *play) copyIsThere(k *former, f state.AdoptedFile, open bool) { //nolint:revive // as above
+	at := p.host.Layout.Path(f.Path)
+	if f.Link != "" {
+		if to, err := os.Readlink(at); err == nil && to == f.Link && !open && !k.over && !p.found.masks[k.target.Name()] {
+			p.Errorf("%s is adopted, and %s leads to %s", k.target, f.Path, to)
+		}
+		return
+	}
+	lies, _ := os.ReadFile(at) // it need not be there
+	if open && string(lies) == k.files[f.Path] {
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(p.host.Layout.State, k.was.Dir, f.Copy))
+	if err != nil || string(text) != k.files[f.Path] {
+		p.Errorf("the copy of %s holds %q (%v)", f.Path, text, err)
+	}
+	if string(lies) == k.files[f.Path] {
+		p.Errorf("%s is adopted, and lies in its place", f.Path)
+	}
+}
+
+// isKept reports whether a container is one that was adopted.
+func (p *play) isKept(id string) bool {
+	return slices.ContainsFunc(p.kept, func(k *former) bool { return k.container.ID == id })
+}
+
+// blocked reports whether the name of something that was adopted is another's by
+// now, so that it could not be given back.
+func (p *play) blocked() bool {
+	return slices.ContainsFunc(p.kept, func(k *former) bool { return p.owed(k.target) })
+}
+
+// owed reports whether a name is another's by now that something adopted had.
+func (p *play) owed(t units.Target) bool {
+	return p.holds(t) != "" && slices.ContainsFunc(p.kept, func(k *former) bool { return k.target == t && !k.over })
+}
+
+// inTheWay reports whether a name is new and somebody else's.
+func (p *play) inTheWay(t units.Target, live map[units.Target]bool) bool {
+	return !live[t] && p.holds(t) != ""
+}
+
+// adopts reports whether a resource adopts what is in its way: by what it says, or
+// by its owner's word, unless that was to give it back.
+func (p *play) adopts(d declaration, m manifest, act act, live map[units.Target]bool) bool {
+	for _, t := range units.Targets(resource(d, m)) {
+		if act.verb == "adopt" && t == act.target && p.inTheWay(t, live) {
+			return true
+		}
+	}
+	return d.get("takeover") == "adopt" && !p.returned(d, m, live)
+}
+
+// returned reports whether what is in a resource's way was given back by hand.
+func (p *play) returned(d declaration, m manifest, live map[units.Target]bool) bool {
+	ledger := p.ledgerOrNone()
+	return ledger != nil && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
+		r, _ := ledger.Record(t)
+		return p.inTheWay(t, live) && r.State == state.Found && r.Origin == state.OriginReleased && r.Why == state.ByHand
+	})
+}
+
+// fits reports whether what is in the way of a resource can be adopted: a network is
+// as it is.
+func fits(d declaration) bool { return d.address.Kind != units.KindNetwork || d.get("subnet") == "" }
+
+// asFound reports whether a resource is a network that was adopted.
+func (p *play) asFound(d declaration) bool {
+	return d.address.Kind == units.KindNetwork && slices.ContainsFunc(p.kept, func(k *former) bool {
+		return !k.over && k.target == units.Of(units.TargetNetwork, d.object())
+	})
+}
+
+// act is a step that is a switch: switch, or adopt or release of a name.
+type act struct {
+	verb   string
+	target units.Target
+}
+
+// leaves is the resource that a release leaves out, and whether there is something
+// to give back.
+func (p *play) leaves(act act) (a units.Address, adopted bool) {
+	if ledger := p.ledgerOrNone(); ledger != nil && act.verb == "release" {
+		r, _ := ledger.Record(act.target)
+		return r.Resource, r.Adoption != nil
+	}
+	return a, false
+}
+
+// mayRelease reports whether nothing that stays declared uses what a release leaves
+// out.
+func mayRelease(m manifest, a units.Address) bool {
+	for _, d := range m {
+		if d.address != a && slices.Contains(resource(d, m).Uses, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// isAside reports whether a target is what a container was put aside as.
+func isAside(t units.Target) bool {
+	return t.Kind() == units.TargetContainer && strings.Contains(t.Name(), ".adopted-")
+}
