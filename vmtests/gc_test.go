@@ -28,7 +28,7 @@ func TestHeldVolumesAreRemovedWhenToldTo(t *testing.T) {
 	ledger := v.ReadFile("/var/lib/meshgen/ledger")
 	list := v.Run("meshgen", "gc", "--volumes")
 	for _, line := range []string{
-		" KiB, was of m/volume/free; no longer declared: a volume holds data; a rollback to generation 1 needs it\n",
+		" KiB, was of m/volume/free; no longer declared: it holds data; a rollback to generation 1 needs it\n",
 		"record  volume:m-lost  is gone already\n",
 		"volume  m-used     container user has it\n",
 		"volume  m-named    m/container/y at mesh.cue:",

@@ -185,6 +185,9 @@ func (m *move) mayReplace(r state.Record, lies state.FileState) bool {
 // runBack has systemd and podman take up again what is given back: what has its
 // name of ours goes first. It returns what is given back.
 func (m *move) runBack(ctx context.Context, records []state.Record) (back []state.Record, err error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
 	var errs []error
 	reread := false
 	for _, r := range records {
@@ -222,8 +225,10 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 		return nil, err
 	}
 	start = slices.DeleteFunc(start, func(name string) bool { return slices.Contains(up, name) })
-	for _, j := range m.jobs(ctx, host.Start, append(start, m.downWithFound(ctx)...)) {
-		errs = append(errs, fmt.Errorf("%s: given back, and does not start: %w", j.Unit, j.Err))
+	for _, j := range m.jobs(ctx, host.Start, slices.Concat(start, m.downWithFound(ctx))) {
+		if slices.Contains(start, j.Unit) { // else it is the owner's, and decides nothing
+			errs = append(errs, fmt.Errorf("%s: given back, and does not start: %w", j.Unit, j.Err))
+		}
 	}
 	return back, errors.Join(errs...)
 }
