@@ -21,6 +21,7 @@ func AtBoot(ctx context.Context, _ state.Layout) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
+	podman.Booting = true
 	systemd, err := host.DialManager(context.WithoutCancel(ctx))
 	if err != nil {
 		return Machine{}, err

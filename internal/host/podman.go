@@ -19,6 +19,8 @@ import (
 // Podman is the podman command of the machine.
 type Podman struct {
 	Path string // of the program
+	// Booting says that there is no bus yet: podman is to talk to systemd itself.
+	Booting bool
 }
 
 // FindPodman returns the machine's podman.
@@ -318,6 +320,12 @@ func (p Podman) run(ctx context.Context, args ...string) ([]byte, error) {
 	return p.runWith(ctx, nil, args...)
 }
 
+// noBus is no address of a bus, so that go-systemd in podman turns to the system
+// manager's own socket. The socket of the bus is there early in a boot, and its
+// service waits for whoever waits for that: the first podman of a boot, which
+// makes the slice of each pod, would never end.
+const noBus = "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent"
+
 // runWith runs podman with an environment; nil is our own.
 func (p Podman) runWith(ctx context.Context, env []string, args ...string) ([]byte, error) {
 	return p.feed(ctx, nil, env, args...)
@@ -327,6 +335,9 @@ func (p Podman) runWith(ctx context.Context, env []string, args ...string) ([]by
 func (p Podman) feed(ctx context.Context, stdin io.Reader, env []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Stdin, cmd.Env = stdin, env
+	if p.Booting {
+		cmd.Env = append(cmd.Environ(), noBus)
+	}
 	// A key on the terminal is for the switch, which goes on to its end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var stdout, stderr bytes.Buffer
