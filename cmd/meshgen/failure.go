@@ -125,7 +125,10 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 	case "meshgen.forget/v1":
 		return forgotten{Schema: s, Targets: []holder{}, failure: f}
 	case "meshgen.gc/v1":
-		return collected{Schema: s, Generations: []int{}, Backups: []apply.Backup{}, Volumes: []apply.HeldVolume{}, Kept: []apply.KeptVolume{}, failure: f}
+		return collected{
+			Schema: s, Generations: []int{}, Backups: []apply.Backup{}, Copies: []apply.Backup{}, Aside: []apply.KeptAside{},
+			Volumes: []apply.HeldVolume{}, Kept: []apply.KeptVolume{}, failure: f,
+		}
 	case "meshgen.history/v1":
 		return history{Schema: s, Generations: []past{}, failure: f}
 	case "meshgen.plan/v1":

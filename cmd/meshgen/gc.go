@@ -21,6 +21,8 @@ type collected struct {
 	Removed     bool               `json:"removed"`
 	Generations []int              `json:"generations"`
 	Backups     []apply.Backup     `json:"backups"`
+	Copies      []apply.Backup     `json:"copies"`
+	Aside       []apply.KeptAside  `json:"aside"`
 	Volumes     []apply.HeldVolume `json:"volumes"`
 	Kept        []apply.KeptVolume `json:"kept"`
 	Log         bool               `json:"log"`
@@ -28,18 +30,21 @@ type collected struct {
 }
 
 func newGC(o *options) *cobra.Command {
-	keep, backups, volumes := keepGenerations, "", false
+	keep, backups, volumes, adopted := keepGenerations, "", false, false
 	var c consent
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what is kept and not needed",
 		Long: "gc removes old generations, and shortens the ledger's log where that pays; what the\n" +
 			"log had stays beside it. With --backups the copies go that were made of files as other\n" +
-			"hands had left them, with --volumes the volumes that are no longer declared, and their\n" +
-			"data with them. It says first what would go, each volume with its size, and removes it\n" +
-			"when it is told to: on the terminal, or by --yes.\n\n" +
-			"A volume stays that a container has, or that a Quadlet names. Of one that an\n" +
-			"older generation on the disk declares, which a rollback would want, gc says so.",
+			"hands had left them, and of what was adopted and given back since; with --volumes the\n" +
+			"volumes that are no longer declared, and their data with them. With --adopted all goes\n" +
+			"for good that was put aside when its place was adopted, and meshgen release cannot give\n" +
+			"it back any more. It says first what would go, each volume with its size, and removes\n" +
+			"it when it is told to: on the terminal, or by --yes.\n\n" +
+			"A volume stays that a container has, or that a Quadlet names, and one that was\n" +
+			"adopted where it does not say --adopted as well. Of one that an older generation on the\n" +
+			"disk declares, which a rollback would want, gc says so.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep < 1 {
@@ -49,12 +54,13 @@ func newGC(o *options) *cobra.Command {
 			if err != nil {
 				return usage(cmd, fmt.Errorf("--backups %q: want an age like 90d or 12h", backups))
 			}
-			return o.collect(cmd, apply.Limits{Generations: keep, Backups: age, Volumes: volumes}, c)
+			return o.collect(cmd, apply.Limits{Generations: keep, Backups: age, Volumes: volumes, Adopted: adopted}, c)
 		},
 	}
 	cmd.Flags().IntVar(&keep, "keep", keep, "`N` generations stay on the disk")
 	cmd.Flags().StringVar(&backups, "backups", "", "remove backups that are older than `AGE`, as 90d")
 	cmd.Flags().BoolVar(&volumes, "volumes", false, "remove volumes that are no longer declared, with their data")
+	cmd.Flags().BoolVar(&adopted, "adopted", false, "remove what was put aside when its place was adopted")
 	c.flag(cmd, "remove it without asking")
 	return cmd
 }
@@ -109,6 +115,7 @@ func (o *options) collect(cmd *cobra.Command, limits apply.Limits, c consent) (e
 	if o.json {
 		doc := collected{
 			Schema: schema(cmd), Removed: sure, Generations: orEmpty(s.Generations), Backups: orEmpty(s.Backups),
+			Copies: orEmpty(s.Copies), Aside: orEmpty(s.Aside),
 			Volumes: orEmpty(s.Volumes), Kept: orEmpty(s.Kept), Log: s.Log,
 		}
 		if err == nil {
@@ -136,10 +143,14 @@ func question(s apply.Surplus) string {
 		named = append(named, v.Named...)
 	}
 	slices.Sort(named)
-	if named = slices.Compact(named); len(named) == 0 {
-		return "remove it?"
+	ask := "remove it?"
+	if len(s.Aside) > 0 {
+		ask = "what was put aside could not be given back any more; remove it?"
 	}
-	return fmt.Sprintf("a rollback to %s would not find its data again; remove it?", numbered(named))
+	if named = slices.Compact(named); len(named) == 0 {
+		return ask
+	}
+	return fmt.Sprintf("a rollback to %s would not find its data again; %s", numbered(named), ask)
 }
 
 // numbered names generations, as of a choice.
@@ -161,6 +172,16 @@ func writeSurplus(w io.Writer, s apply.Surplus) error {
 	}
 	for _, b := range s.Backups {
 		rows = append(rows, []string{"backup", filepath.Base(b.Path), "of " + b.Time.Local().Format(time.DateTime)})
+	}
+	for _, c := range s.Copies {
+		rows = append(rows, []string{"copy", filepath.Base(c.Path), "of " + c.Time.Local().Format(time.DateTime) + ", which nothing needs to give it back"})
+	}
+	for _, a := range s.Aside {
+		what := fmt.Sprintf("of generation %d, with %d copies", a.Generation, len(a.Copies))
+		if a.Aside != "" {
+			what += "; container " + a.Aside + " goes with it"
+		}
+		rows = append(rows, []string{"adopted", string(a.Target), what})
 	}
 	for _, v := range s.Volumes {
 		what := fmt.Sprintf("%s, was of %s", v.Takes(), v.Resource)
@@ -190,7 +211,7 @@ func writeSurplus(w io.Writer, s apply.Surplus) error {
 	}
 	rows = nil
 	for _, k := range s.Kept {
-		rows = append(rows, []string{"volume", k.Target.Name(), k.Reason})
+		rows = append(rows, []string{k.Target.Kind(), k.Target.Name(), k.Reason})
 	}
 	if _, err := fmt.Fprintln(w, "held, and to stay:"); err != nil {
 		return err

@@ -27,19 +27,25 @@ type Limits struct {
 	Generations int
 	// Backups is the age from which a backup is; 0 where none is.
 	Backups time.Duration
-	// Volumes tells that the held volumes are.
-	Volumes bool
+	// Volumes tells that the held volumes are, Adopted that what was put aside is when
+	// its place was adopted; with both, held volumes that were adopted are too.
+	Volumes, Adopted bool
 }
 
 // Surplus is what lies on a node and is not needed to run it.
 type Surplus struct {
 	Generations []int
 	Backups     []Backup
+	// Copies are of what was adopted, and nothing would give it back any more.
+	Copies []Backup
+	// Aside is what was adopted, as far as it was put aside.
+	Aside []KeptAside
 	// Volumes are held, bear our mark, and nothing has them.
 	Volumes []HeldVolume
 	// Gone are held volumes that are not there any more.
 	Gone []units.Target
-	// Kept are held volumes that have to stay, each with the reason.
+	// Kept are held volumes, and what was adopted, that have to stay, each with the
+	// reason.
 	Kept []KeptVolume
 	// Log tells that the ledger takes far more room than what it says.
 	Log bool
@@ -81,7 +87,7 @@ type KeptVolume struct {
 
 // Empty reports whether there is nothing to remove.
 func (s Surplus) Empty() bool {
-	return len(s.Generations)+len(s.Backups)+len(s.Volumes)+len(s.Gone) == 0 && !s.Log
+	return len(s.Generations)+len(s.Backups)+len(s.Copies)+len(s.Aside)+len(s.Volumes)+len(s.Gone) == 0 && !s.Log
 }
 
 // Surplus finds what can go. The generation in force stays, and the one that a
@@ -99,13 +105,31 @@ func (n *Node) Surplus(ctx context.Context, limits Limits) (Surplus, error) {
 		return s, err
 	}
 	s.Log = n.Ledger.Bulky()
-	if !limits.Volumes {
-		return s, nil
+	if limits.Backups > 0 || limits.Adopted {
+		age := limits.Backups
+		if limits.Adopted {
+			age = 0
+		}
+		if s.Copies, err = n.leftCopies(age); err != nil {
+			return s, err
+		}
 	}
-	if n.Podman == nil {
-		return s, hint.Add(errors.New("volumes: podman cannot be asked below --root"), "run it on the machine itself")
+	if (limits.Volumes || limits.Adopted) && n.Podman == nil {
+		what := "volumes"
+		if !limits.Volumes {
+			what = "what was adopted"
+		}
+		return s, hint.Add(errors.New(what+": podman cannot be asked below --root"), "run it on the machine itself")
 	}
-	return s, n.heldVolumes(ctx, &s)
+	if limits.Adopted {
+		if err := n.keptAside(&s); err != nil {
+			return s, err
+		}
+	}
+	if limits.Volumes {
+		err = n.heldVolumes(ctx, &s)
+	}
+	return s, err
 }
 
 // rollbackAim returns the generation that a rollback without a number leads to.
@@ -165,6 +189,9 @@ func (n *Node) heldVolumes(ctx context.Context, s *Surplus) error {
 		why, err := n.needed(ctx, r, o, current)
 		if err != nil {
 			return err
+		}
+		if why == "" && r.Adoption != nil && !s.limits.Adopted {
+			why = "it was adopted as it is: meshgen release " + string(r.Target) + " gives it back, and --adopted as well removes it"
 		}
 		if why != "" {
 			s.Kept = append(s.Kept, KeptVolume{r.Target, why})
@@ -292,7 +319,7 @@ func sizeBelow(dir string) int64 {
 // not be done is in the error; the rest is done.
 func (n *Node) Discard(ctx context.Context, s Surplus, progress Progress) error {
 	ctx = context.WithoutCancel(ctx)
-	errs := []error{n.discardVolumes(ctx, s, progress)}
+	errs := []error{n.discardVolumes(ctx, s, progress), n.discardAside(ctx, s, progress), n.removeCopies(s.Copies)}
 	if len(s.Generations) > 0 {
 		errs = append(errs, state.Prune(n.Layout, s.limits.Generations, n.rollbackAim()...))
 	}
@@ -329,6 +356,9 @@ func (n *Node) discardVolumes(ctx context.Context, s Surplus, progress Progress)
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if r, _ := n.Ledger.Record(v.Target); r.Adoption != nil {
+			ends = append(ends, state.Event{Kind: state.EventDiscard, Target: v.Target, Why: "removed at its owner's word"})
 		}
 		ends = append(ends, state.Event{Kind: state.EventRetire, Target: v.Target, Why: "removed at its owner's word"})
 	}
