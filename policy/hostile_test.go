@@ -279,6 +279,45 @@ func TestDecideAfterAContextThatWasDone(t *testing.T) {
 	}
 }
 
+// A program that did not answer once is not waited for again, and others are.
+func TestTheDeadlineIsWaitedForOnce(t *testing.T) {
+	r := NewRuntime("", swift())
+	defer func() { _ = r.Close() }()
+	loop := Module{Name: "loop.wasm", Code: deciding(0, forever, constant(3)).bytes()}
+	if a := r.Decide(t.Context(), loop, asked); a.Fault != "policy loop.wasm: did not answer within 400ms" {
+		t.Fatalf("%+v", a)
+	}
+	begin := time.Now()
+	for range 40 {
+		if a := r.Decide(t.Context(), loop, asked); a.Decision != Refuse || a.Fault != "policy loop.wasm: did not answer within 400ms when it was asked before" {
+			t.Fatalf("then %+v", a)
+		}
+	}
+	if took := time.Since(begin); took > swift().Deadline {
+		t.Errorf("it was waited for again: %s", took)
+	}
+	if a := r.Decide(t.Context(), Builtin(), asked); a.Decision != Follow {
+		t.Errorf("then the built-in one: %+v", a)
+	}
+}
+
+// A program that answers each time may still not take for ever.
+func TestTheDecisionsOfAProgramHaveATimeInAll(t *testing.T) {
+	limits := swift()
+	limits.Total = 20 * time.Millisecond
+	r := NewRuntime("", limits)
+	defer func() { _ = r.Close() }()
+	const most = 1_000_000
+	var a Answer
+	n := 0
+	for ; n < most && a.Fault == ""; n++ {
+		a = r.Decide(t.Context(), Builtin(), asked)
+	}
+	if want := "policy builtin: took 20ms for its decisions, and may have no more"; a.Decision != Refuse || a.Fault != want {
+		t.Errorf("after %d: %s, %q", n, a.Decision, a.Fault)
+	}
+}
+
 func TestDecideEndsWithItsContext(t *testing.T) {
 	r := NewRuntime("", Limits{Deadline: time.Minute})
 	defer func() { _ = r.Close() }()

@@ -117,12 +117,14 @@ type Limits struct {
 	Size     int           // bytes of a program: 1 KiB to 64 MiB
 	Reason   int           // bytes that a policy may give as its reason for one decision: 64 to 64 KiB
 	Deadline time.Duration // for one decision, the start of the instance included: 1 ms to 1 min
+	Total    time.Duration // for all decisions of one program by one runtime: 1 ms to 1 h
 }
 
 // DefaultLimits returns the limits that hold where nothing else is said: 64 MiB,
-// programs of 16 MiB, reasons of 1 KiB, two seconds.
+// programs of 16 MiB, reasons of 1 KiB, two seconds for a decision and a
+// minute for all of a program.
 func DefaultLimits() Limits {
-	return Limits{Memory: 64 << 20, Size: 16 << 20, Reason: 1 << 10, Deadline: 2 * time.Second}
+	return Limits{Memory: 64 << 20, Size: 16 << 20, Reason: 1 << 10, Deadline: 2 * time.Second, Total: time.Minute}
 }
 
 // bounded returns the limits with defaults and bounds applied.
@@ -132,6 +134,7 @@ func (l Limits) bounded() Limits {
 	l.Size = bound(l.Size, d.Size, 1<<10, 64<<20)
 	l.Reason = bound(l.Reason, d.Reason, 64, 64<<10)
 	l.Deadline = bound(l.Deadline, d.Deadline, time.Millisecond, time.Minute)
+	l.Total = bound(l.Total, d.Total, time.Millisecond, time.Hour)
 	return l
 }
 

@@ -39,6 +39,7 @@ type program struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	fault    error
+	spent    time.Duration // on its decisions
 }
 
 // NewRuntime returns a runtime that keeps what it compiled below a directory,
@@ -68,8 +69,9 @@ func (p *program) close() error {
 // Decide asks a policy for its decision, in an instance that is made for it and
 // ended with it. The transition is the fact of that name. Where the context is
 // done, or the limits are reached, or the policy breaks a rule of the ABI, the
-// decision is Refuse and the answer's fault says why; a later Decide is not
-// touched by it.
+// decision is Refuse and the answer's fault says why. A program that has reached
+// its deadline once, or the time for all its decisions, is not run again; of
+// everything else a later Decide is not touched.
 func (r *Runtime) Decide(ctx context.Context, m Module, f Facts) Answer {
 	c := &call{facts: f, read: Facts{}, most: r.limits.Reason}
 	d, err := r.decide(ctx, m, c)
@@ -106,15 +108,24 @@ func (r *Runtime) decide(ctx context.Context, m Module, c *call) (Decision, erro
 	if p.fault != nil {
 		return Refuse, p.fault
 	}
-	timed, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), r.limits.Deadline)
+	room, begun := r.limits.Total-p.spent, time.Now()
+	timed, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, c), min(r.limits.Deadline, room))
 	defer cancel()
 	answer, err := p.run(timed, c)
+	p.spent += time.Since(begun)
+	if p.spent >= r.limits.Total {
+		p.fault = fmt.Errorf("took %s for its decisions, and may have no more", r.limits.Total)
+	}
 	switch {
 	case err == nil:
 		return Decision(answer), nil
 	case ctx.Err() != nil:
 		return Refuse, context.Cause(ctx)
+	case c.broke == nil && timed.Err() != nil && room < r.limits.Deadline:
+		return Refuse, p.fault
 	case c.broke == nil && timed.Err() != nil:
+		// It is asked of each transition, and each would wait as long.
+		p.fault = fmt.Errorf("did not answer within %s when it was asked before", r.limits.Deadline)
 		return Refuse, fmt.Errorf("did not answer within %s%s", r.limits.Deadline, c.printed())
 	}
 	return Refuse, c.cause(err)
