@@ -33,10 +33,11 @@ build:           ## the programs, static, into bin/
 	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator ./cmd/meshgen-guard
 
 .PHONY: install
-install: build   ## the programs and the units, below DESTDIR and PREFIX
+install: build   ## the programs, the units and the header for policies, below DESTDIR and PREFIX
 	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
 	install -D -m 0755 bin/meshgen-guard $(DESTDIR)$(PREFIX)/lib/meshgen/meshgen-guard
+	install -D -m 0644 policy/sdk/meshgen.h $(DESTDIR)$(PREFIX)/include/meshgen/meshgen.h
 	for unit in meshgen-recover.service meshgen-confirm.service; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
