@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"meshgen/units"
@@ -147,9 +148,16 @@ func readBelow(dir, name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// cause returns why a file could not be read, without the file's name.
+// errOutside is what is said of a path, or a link, that leads out.
+var errOutside = errors.New("lies outside the manifest directory")
+
+// cause returns why a file could not be read, without the file's name. What the
+// kernel refuses has a number; what has none [os.Root] refused itself.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		if _, kernel := errors.AsType[syscall.Errno](e); !kernel {
+			return errOutside
+		}
 		return e.Err
 	}
 	return err

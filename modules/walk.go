@@ -104,7 +104,9 @@ func (l *loader) unknown(f field, r *rule, h *shape) {
 		return
 	}
 	hint := ""
-	if section := l.sectionOf(f, r); section != "" {
+	if f.name == wasmField && l.isResource(r.name) {
+		hint = "belongs to the module: a policy decides for all that it declares"
+	} else if section := l.sectionOf(f, r); section != "" {
 		hint = "belongs to [" + section + "]"
 	} else if key := units.Nearest(f.name, slices.Collect(maps.Keys(h.fields))); key != "" {
 		hint = "nearest: " + key

@@ -61,6 +61,7 @@ var tables = map[string][]row{
 		{"change=remade", "keep", "is not ours"},
 		{"policy.drift=keep", "keep", "as its policy says"},
 		{"policy.drift=restore", "restore", "as its policy says"},
+		{"data=true change=gone", "refuse", "an empty one"},
 		{"", "restore", "put back"},
 	},
 }

@@ -91,7 +91,7 @@ func (t Transition) Why() string {
 	switch {
 	case said == "":
 	case t.Policy != BuiltinPolicy:
-		said = "policy " + strings.TrimPrefix(t.Policy+": "+said, "policy ") // a fault names it
+		said = t.Spoken()
 	case t.Decision == Refuse && t.Kind != Takeover:
 	case t.Reason != "" || t.usual():
 		said = ""
@@ -100,6 +100,12 @@ func (t Transition) Why() string {
 		return t.Reason + said
 	}
 	return t.Reason + ": " + said
+}
+
+// Spoken is what the policy said, with its name, which a fault of it has already.
+func (t Transition) Spoken() string {
+	name := "policy " + t.Policy + ": "
+	return name + strings.TrimPrefix(t.Said, name)
 }
 
 // usual reports whether things go on as they do where nobody says otherwise.

@@ -142,7 +142,8 @@ func TestContainerThatWasMadeAnewByHandIsLetBe(t *testing.T) {
 	}
 }
 
-// A volume that was removed by hand is made anew and marked; one that was made anew
+// A volume that was removed by hand is made anew, and marked, where its policy says
+// so: it is empty then; one that was made anew
 // by hand may hold data, is told each time, and stays as it is.
 func TestVolumeThatOtherHandsWereAt(t *testing.T) {
 	v := Boot(t)
@@ -150,7 +151,12 @@ func TestVolumeThatOtherHandsWereAt(t *testing.T) {
 	v.Switch()
 	v.Run("systemctl", "stop", "ant.service")
 	v.Run("podman", "volume", "rm", "m-data")
-	v.mustTell("m/volume/data", "is gone")
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "m-data is gone with its data, and made anew it is EMPTY") ||
+		!strings.Contains(r.Stderr, "podman volume import") {
+		t.Errorf("switch: %+v", r)
+	}
+	v.WriteManifest(strings.Replace(pen(""), "data: {}", `data: policy: drift: "restore"`, 1))
+	v.mustTell("m/volume/data", "made anew it is EMPTY")
 	v.Switch()
 	if label := v.Run("podman", "volume", "inspect", "--format={{.Labels}}", "m-data"); !strings.Contains(label, "m/volume/data") {
 		t.Errorf("the new volume has the labels %s", label)

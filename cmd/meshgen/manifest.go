@@ -2,16 +2,20 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"meshgen/internal/apply"
 	"meshgen/internal/hint"
 	"meshgen/modules"
+	"meshgen/policy"
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // input reads the manifest. One that is just as it was when the generation in
@@ -34,11 +38,36 @@ func (o *options) input(l state.Layout, inForce state.Generation, allowEmpty boo
 	if err != nil {
 		return apply.Input{}, exitError{exitRejected, err}
 	}
+	if faults := unaskable(m.Resources); len(faults) > 0 {
+		return apply.Input{}, faults
+	}
 	if again, err := modules.Digest(dir, from); err != nil || again != digest {
 		err = errors.Join(err, hint.Add(fmt.Errorf("manifest %s: changed while it was read", dir), "run it again"))
 		return apply.Input{}, exitError{exitRejected, err}
 	}
 	return apply.Input{Node: m.Node.Name, Adopted: m.Node.Adopted, Digest: digest, Resources: m.Resources, Moved: m.Moved}, nil
+}
+
+// unaskable faults the policies that could not be asked, where they are named: what
+// they are to decide may come up when nobody looks.
+func unaskable(resources []units.Resource) units.Faults {
+	said := map[units.Position]bool{}
+	var faults units.Faults
+	for _, r := range resources {
+		if r.Wasm == nil || said[r.Wasm.Position] {
+			continue
+		}
+		said[r.Wasm.Position] = true
+		found := policy.Inspect(context.Background(), policy.Module{Name: r.Wasm.Path, Code: r.Wasm.Content})
+		for _, fault := range found.Faults {
+			faults = append(faults, units.Fault{
+				Position: r.Wasm.Position, Message: fmt.Sprintf("modules.%s.wasm: %s: %s", r.Address.Module, r.Wasm.Path, fault),
+				Hint: "it could not be asked; meshgen policy show says all that it offers and lacks",
+			})
+		}
+	}
+	slices.SortStableFunc(faults, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
+	return faults
 }
 
 func (o *options) manifestDir(l state.Layout) string {

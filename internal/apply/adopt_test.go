@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"meshgen/internal/apply"
 	"meshgen/internal/simulated"
+	"meshgen/state"
 	"meshgen/units"
 )
 
@@ -181,7 +183,7 @@ func (w takeover) attempt(release ...string) (failed error) {
 
 func (w takeover) act(node *apply.Node, release []string) error {
 	ctx := context.Background()
-	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set)), Resources: w.set}
+	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), w.set[0].Wasm != nil), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
 			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
@@ -224,6 +226,33 @@ func TestReleaseWaitsForTheName(t *testing.T) {
 		}
 		w.host.RemoveContainer("hand")
 		w.switchTo()
+		if diff := gocmp.Diff(was, w.found(false)); diff != "" {
+			t.Errorf("released (-was +is):\n%s", diff)
+		}
+	})
+}
+
+// A policy that is at fault does not keep the owner from having back what was his.
+func TestReleaseAsksNoPolicy(t *testing.T) {
+	try(t, func(w takeover) {
+		was := w.found(false)
+		w.switchTo()
+		const junk = "junk"
+		for i := range w.set {
+			w.set[i].Wasm = &units.Wasm{Path: "junk.wasm", Digest: state.TextDigest(junk), Content: []byte(junk)}
+		}
+		w.switchTo()
+		set := w.set
+		w.set = slices.DeleteFunc(slices.Clone(set), func(r units.Resource) bool { return r.Address.ID == "p" })
+		err := w.attempt()
+		if err == nil || strings.Count(err.Error(), "policy junk.wasm: is no WebAssembly program") != strings.Count(err.Error(), "junk.wasm tries") {
+			t.Errorf("what is taken away is let go without the policy's word: %v", err)
+		}
+		if err == nil || !strings.Contains(err.Error(), "without wasm, switch, then take it away") {
+			t.Errorf("nothing says how to get out: %v", err)
+		}
+		w.set = set
+		w.switchTo(released...)
 		if diff := gocmp.Diff(was, w.found(false)); diff != "" {
 			t.Errorf("released (-was +is):\n%s", diff)
 		}

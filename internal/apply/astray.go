@@ -171,6 +171,9 @@ func ids(objects []host.Object) []string {
 	return found
 }
 
+// goneEmpty is said of a volume: what is restored of it is its name.
+const goneEmpty = "is gone with its data, and made anew it is EMPTY"
+
 const madeAnew = "was made anew by other hands"
 
 func (n *Node) volumeAstray(ctx context.Context, m made, found *state.Observed) error {
@@ -181,7 +184,7 @@ func (n *Node) volumeAstray(ctx context.Context, m made, found *state.Observed) 
 	case there && !marked(o, m.object):
 		found.Foreign[m.object.Target] = madeAnew + ", and may hold data"
 	case !there && m.up():
-		found.Missing[m.object.Target] = "is gone"
+		found.Missing[m.object.Target] = goneEmpty
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ func TestPlanRestoresWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(string(c.missing)+c.down, func(t *testing.T) {
 			g := penned()
+			for i := range g.Resources {
+				g.Resources[i].Policy = map[string]string{"drift": "restore"}
+			}
 			b := running(g)
 			b.seen.observed.Missing = map[units.Target]string{c.missing: "is gone"}
 			if c.down != "" {
@@ -58,7 +61,8 @@ func TestJudgeOfWhatOtherHandsDidToPodmansObjects(t *testing.T) {
 		policy, missing, foreign string
 		want                     state.Decision
 	}{
-		{policy: "", missing: "is gone", want: state.Restore},
+		{policy: "", missing: "is gone", want: state.Refuse},
+		{policy: "restore", missing: "is gone", want: state.Restore},
 		{policy: "keep", missing: "is gone", want: state.Keep},
 		{policy: "refuse", missing: "is gone", want: state.Refuse},
 		{policy: "", foreign: "was made anew", want: state.Keep},

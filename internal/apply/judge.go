@@ -30,7 +30,11 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 		if policy.Offers(string(t.Kind)) != nil {
 			t = j.decide(ctx, ask, t)
 		}
+		own := ownRefusal(t)
 		t, hint := j.hold(t)
+		if own != "" {
+			hint = own
+		}
 		if t.Decision == state.Refuse {
 			refused = append(refused, units.Fault{Position: t.Position, Message: t.Resource.String() + ": " + refusal(t, j.now[t.Resource]), Hint: hint})
 		}
@@ -39,6 +43,19 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 	refused = append(refused, strayed(b.generation, desired, migrations(judged))...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
+}
+
+// ownRefusal says what to do where a policy of the module's own refuses, with reason
+// or since it is at fault: the settings of the built-in one are not asked for. ""
+// where it does not refuse.
+func ownRefusal(t state.Transition) string {
+	switch {
+	case t.Decision != state.Refuse || t.Policy == policy.BuiltinName || t.Policy == operator || t.Policy == "":
+		return ""
+	case t.Kind == state.Remove:
+		return "declare it again without wasm, switch, then take it away; meshgen policy test " + t.Policy + " tries the policy"
+	}
+	return "meshgen policy show " + t.Policy + " looks at it, meshgen policy test tries it; without wasm the built-in policy decides"
 }
 
 func byAddress(g state.Generation) map[units.Address]units.Resource {
@@ -60,6 +77,7 @@ type judgement struct {
 	// records are what the ledger has of what is ours, and of what is in the way.
 	records  map[units.Target]state.Record
 	operator map[units.Address]bool           // that the operator has adopt what is in their way
+	released map[units.Address]bool           // of which the switch gives back what was adopted
 	old, now map[units.Address]units.Resource // before and desired
 	unit     map[units.Address]state.Unit     // desired
 	holder   map[units.Target]units.Resource  // before, by the first target
@@ -69,10 +87,15 @@ func newJudgement(b before, desired state.Generation) judgement {
 	j := judgement{
 		at: b.at, node: desired.Node, adopted: desired.Adopted, generation: b.generation.Number, seen: b.seen.observed, running: b.seen.units,
 		records: map[units.Target]state.Record{}, old: byAddress(b.generation), now: byAddress(desired),
-		operator: b.operated(), unit: map[units.Address]state.Unit{}, holder: map[units.Target]units.Resource{},
+		operator: b.operated(), released: map[units.Address]bool{}, unit: map[units.Address]state.Unit{}, holder: map[units.Target]units.Resource{},
 	}
 	for _, r := range slices.Concat(b.inTheWay, b.records) {
 		j.records[r.Target] = r
+	}
+	for _, r := range b.adopted {
+		if _, ok := desired.Released[r.Target]; ok {
+			j.released[r.Resource] = true
+		}
 	}
 	for _, u := range desired.Units {
 		j.unit[u.Resource] = u
@@ -101,7 +124,7 @@ func (j judgement) of(t state.Transition) units.Resource {
 }
 
 // decide has the policy of the resource decide, where its owner has not: by
-// meshgen adopt, or by meshgen release before.
+// meshgen adopt, or by meshgen release, now or before.
 func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) state.Transition {
 	switch {
 	case t.Kind == state.Takeover && j.operator[t.Resource]:
@@ -109,6 +132,11 @@ func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) st
 	case t.Kind == state.Takeover && j.seen.Taken[t.To].Released:
 		t.Decision, t.Policy = state.Hold, operator
 		t.Reason += "; it was " + state.ByHand
+	case t.Kind == state.Remove && j.released[t.Resource]:
+		t.Decision, t.Policy = state.Removed, operator
+		if holdsData(t) {
+			t.Decision = state.Keep
+		}
 	default:
 		t = ask.decide(ctx, j.of(t).Wasm, j.facts(t), t)
 	}
@@ -204,6 +232,8 @@ func (j judgement) drift(t state.Transition) (decided state.Transition, hint str
 		t.Decision = state.Refuse
 		t.Reason += ", and what was found is not overwritten"
 		return t, "have the policy keep it, or put it right by hand"
+	case t.Decision == state.Refuse && t.Change == state.Gone && holdsData(t):
+		return t, fmt.Sprintf("bring its data back, with podman volume create %s and podman volume import, or have an empty one with policy: drift: \"restore\"", t.To.Name())
 	case t.Decision == state.Refuse:
 		return t, "look at what changed, and put it back or into the manifest"
 	}
@@ -264,15 +294,20 @@ func nameless(r units.Resource) units.Resource {
 
 // refusal says what was refused, in words.
 func refusal(t state.Transition, r units.Resource) string {
+	if ownRefusal(t) != "" && t.Said != "" {
+		cause := t.Spoken()
+		t.Said = ""
+		return cause + "; " + refusal(t, r)
+	}
 	switch t.Kind {
 	case state.Takeover:
 		return fmt.Sprintf("%s is taken: %s", t.To, t.Why())
 	case state.Rename:
-		return fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Why())
+		return strings.TrimSuffix(fmt.Sprintf("rename of %s to %s: %s", t.From, t.To, t.Why()), ": ")
 	case state.Drift:
 		return t.To.Name() + " " + t.Why()
 	case state.Remove:
-		return fmt.Sprintf("%s is to go: %s", t.From, t.Why())
+		return strings.TrimSuffix(fmt.Sprintf("%s is to go: %s", t.From, t.Why()), ": ")
 	case state.Transfer:
 		return fmt.Sprintf("transfer of %s: it %s", t.To, t.Why())
 	case state.Create, state.Update:

@@ -862,6 +862,13 @@ func TestJudge(t *testing.T) {
 			want:       state.Restore,
 		},
 		{
+			name:       "an empty volume does not take the place of one that is gone",
+			transition: state.Transition{Kind: state.Drift, Resource: address(units.KindVolume, "v"), From: "volume:v", To: "volume:v", Change: state.Gone, Reason: "is gone"},
+			new:        set(volume("v", "v")),
+			want:       state.Refuse,
+			says:       "m/volume/v: v is gone: it held data, and an empty one would take its place",
+		},
+		{
 			name:       "something new needs no decision",
 			transition: state.Transition{Kind: state.Create, Resource: address(units.KindNetwork, "z"), To: "unit:z-network.service"},
 			new:        set(network("z", "z")),

@@ -162,6 +162,8 @@ static int drift(void)
 		return answer(KEEP, "what has the name is not ours");
 	if (known && set_to("keep"))
 		return answer(KEEP, AS_THE_POLICY_SAYS);
+	if (!known && holds_data() && is(&change, "gone"))
+		return answer(REFUSE, "it held data, and an empty one would take its place");
 	return answer(RESTORE, known ? AS_THE_POLICY_SAYS : "what is declared is put back");
 }
 

@@ -81,7 +81,7 @@ func Default(f Facts) (Decision, string) {
 	case "remove":
 		return remove(f.Text("kind"), data)
 	case "drift":
-		return drift(f.Text("change"))
+		return drift(f.Text("change"), data)
 	}
 	return Refuse, "of this nothing is known here"
 }
@@ -96,8 +96,12 @@ func remove(kind string, data bool) (Decision, string) {
 	return Keep, "it holds data"
 }
 
-func drift(change string) (Decision, string) {
+func drift(change string, data bool) (Decision, string) {
 	switch change {
+	case "gone":
+		if data {
+			return Refuse, "it held data, and an empty one would take its place"
+		}
 	case "directory":
 		return Refuse, "a directory is in its place"
 	case "masked":
