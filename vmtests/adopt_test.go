@@ -247,7 +247,7 @@ func TestAdoptRefusesWhatCannotBeGivenBack(t *testing.T) {
 	v := Boot(t)
 	v.Run("sh", "-ec", `
 podman run --detach --rm --name=gone --network=none localhost/probe:2
-podman pod create --name=pod; podman run --detach --pod=pod --name=in localhost/probe:2
+podman pod create --name=pod; podman run --detach --pod=pod --name=in localhost/probe:2; podman create --pod=pod --name=beside localhost/probe:2
 podman network create --subnet=10.78.0.0/24 net
 podman volume create --opt=type=tmpfs --opt=device=tmpfs data
 mkdir -p /etc/app/dir /etc/containers/systemd
@@ -260,13 +260,13 @@ systemctl daemon-reload; systemctl start other`)
 	}
 	was := snapshot()
 	for says, body := range map[string]string{
-		"no unit makes it anew":     `containers: x: {name: "gone", ` + probe + `}`,
-		"in the pod pod":            `containers: x: {name: "in", ` + probe + `}`,
-		"otherwise than declared":   `networks: x: Network: {NetworkName: "net", Subnet: "10.79.0.0/24"}`,
-		"driver or options":         `volumes: x: Volume: VolumeName: "data"`,
-		"which is a package's":      `containers: x: {name: "packaged", ` + probe + `}`,
-		"what is no file":           `files: x: {path: "/etc/app/dir", content: "x"}`,
-		"other.container refers to": `networks: x: {name: "used", Network: NetworkName: "systemd-used"}`,
+		"no unit makes it anew":      `containers: x: {name: "gone", ` + probe + `}`,
+		"in the pod pod with beside": `containers: x: {name: "in", ` + probe + `}`,
+		"otherwise than declared":    `networks: x: Network: {NetworkName: "net", Subnet: "10.79.0.0/24"}`,
+		"driver or options":          `volumes: x: Volume: VolumeName: "data"`,
+		"which is a package's":       `containers: x: {name: "packaged", ` + probe + `}`,
+		"what is no file":            `files: x: {path: "/etc/app/dir", content: "x"}`,
+		"other.container refers to":  `networks: x: {name: "used", Network: NetworkName: "systemd-used"}`,
 	} {
 		v.WriteManifest(single(`policy: takeover: "adopt"` + "\n" + body))
 		if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, says) {
