@@ -116,7 +116,7 @@ func TestContainerThatWasMadeAnewByHandIsLetBe(t *testing.T) {
 			v.WriteManifest(one("ant"))
 			v.Switch()
 			if damage != "rename" {
-				if err := v.removeContainer("ant"); err != nil {
+				if err := v.endContainer("rm", "--force", "ant"); err != nil {
 					t.Fatal(err)
 				}
 			} else {

@@ -35,6 +35,8 @@ func (v *played) Do(words []string, text string) error {
 	switch words[0] {
 	case "switch":
 		return v.switchTo(text)
+	case "release":
+		return v.switchTo(text, last)
 	case "write":
 		v.WriteFile(last, text)
 	case "cut":
@@ -52,8 +54,14 @@ func (v *played) Do(words []string, text string) error {
 		return v.try("podman", "run", "--detach", "--name="+last, "--network=none", "localhost/probe:2")
 	case "rename":
 		return v.try("podman", "rename", words[1], last)
+	case "pause":
+		return v.endContainer("stop", last)
+	case "resume":
+		return v.try("podman", "start", last)
+	case "update":
+		return v.try("podman", "update", "--restart="+last, words[1])
 	case "rm":
-		return v.removeContainer(last)
+		return v.endContainer("rm", "--force", last)
 	case "network-rm", "network-create", "volume-rm", "volume-create":
 		kind, act, _ := strings.Cut(words[0], "-")
 		return v.try("podman", kind, act, last)
@@ -63,12 +71,13 @@ func (v *played) Do(words []string, text string) error {
 	return nil
 }
 
-// removeContainer returns once the unit that ran the container has heard of it,
+// endContainer has podman stop or remove one, and returns once the unit that ran the container has heard of it,
 // which takes a moment.
-func (v *Machine) removeContainer(name string) error {
+func (v *Machine) endContainer(command ...string) error {
 	v.t.Helper()
+	name := command[len(command)-1]
 	unit := strings.TrimSpace(v.Run("podman", "container", "inspect", `--format={{index .Config.Labels "PODMAN_SYSTEMD_UNIT"}}`, name))
-	if r := v.Exec("podman", "rm", "--force", name); r.Code != 0 {
+	if r := v.Exec(append([]string{"podman"}, command...)...); r.Code != 0 {
 		return errors.New(r.Stderr)
 	}
 	if unit != "" {
@@ -84,9 +93,13 @@ func (v *played) try(args ...string) error {
 	return nil
 }
 
-func (v *played) switchTo(body string) error {
+func (v *played) switchTo(body string, release ...string) error {
 	v.WriteManifest(scenario.Manifest(body))
-	r := v.Exec("meshgen", "switch", "--json")
+	command := []string{"meshgen", "switch", "--json"}
+	if len(release) > 0 {
+		command = append([]string{"meshgen", "release", "--json"}, release...)
+	}
+	r := v.Exec(command...)
 	var doc struct {
 		Transitions []struct{ Kind, Resource string } `json:"transitions"`
 	}
@@ -121,6 +134,12 @@ func (v *played) Containers() []string {
 		list[i] = strings.Join(words, " ")
 	}
 	return list
+}
+
+func (v *played) Container(name string) (id, restart string) {
+	r := v.Exec("podman", "container", "inspect", "--format={{.ID}} {{.HostConfig.RestartPolicy.Name}}", name)
+	id, restart, _ = strings.Cut(strings.TrimSpace(r.Stdout), " ")
+	return id, restart
 }
 
 func (v *played) Networks() []string { return v.lines("podman", "network", "ls", "--format={{.Name}}") }

@@ -91,7 +91,7 @@ func (p *play) happen(words []string) {
 		delete(p.found.masks, name)
 	case "restart":
 		if c, found := p.found.containers[name]; found && c.Unit == "" {
-			p.host.UpdateContainer(name, "always")
+			p.must(p.host.UpdateContainer(name, "always"))
 			c.Restart = "always"
 			p.found.containers[name] = c
 		}

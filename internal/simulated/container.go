@@ -30,12 +30,16 @@ func (p podman) StopContainer(_ context.Context, id string) error {
 	p.h.act()
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	c := p.h.byID(id)
+	return p.h.stopContainer(id)
+}
+
+func (h *Host) stopContainer(id string) error {
+	c := h.byID(id)
 	switch {
 	case c == nil:
 		return noContainer(id)
 	case c.Unit != "":
-		p.h.lose(id)
+		h.lose(id)
 	default:
 		c.Running = false
 	}

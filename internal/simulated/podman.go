@@ -218,12 +218,37 @@ func (h *Host) RenameContainer(name, to string) error {
 }
 
 // UpdateContainer is podman update --restart.
-func (h *Host) UpdateContainer(name, restart string) {
+func (h *Host) UpdateContainer(name, restart string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.containers[name]; c != nil {
-		c.Restart = restart
+	c := h.containers[name]
+	if c == nil {
+		return noContainer(name)
 	}
+	c.Restart = restart
+	return nil
+}
+
+// StopContainer is podman stop, and StartContainer podman start.
+func (h *Host) StopContainer(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.containers[name]
+	if c == nil {
+		return noContainer(name)
+	}
+	return h.stopContainer(c.ID)
+}
+
+// StartContainer is what [Host.StopContainer] says.
+func (h *Host) StartContainer(name string) error {
+	h.mu.Lock()
+	c := h.containers[name]
+	h.mu.Unlock()
+	if c == nil {
+		return noContainer(name)
+	}
+	return h.startContainer(c.ID)
 }
 
 // CreateNetwork is podman network create by hand.

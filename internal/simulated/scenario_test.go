@@ -1,6 +1,7 @@
 package simulated_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -47,6 +48,8 @@ func (m *machine) Do(words []string, text string) error {
 	switch words[0] {
 	case "switch":
 		return m.switchTo(text)
+	case "release":
+		return m.switchTo(text, last)
 	case "write":
 		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	case "remove":
@@ -66,6 +69,12 @@ func (m *machine) Do(words []string, text string) error {
 		return m.RunContainer(last, "localhost/probe:2")
 	case "rename":
 		return m.RenameContainer(words[1], last)
+	case "pause":
+		return m.StopContainer(last)
+	case "resume":
+		return m.StartContainer(last)
+	case "update":
+		return m.UpdateContainer(words[1], last)
 	case "rm":
 		m.RemoveContainer(last)
 		return nil
@@ -83,7 +92,7 @@ func (m *machine) Do(words []string, text string) error {
 	return errors.New(words[0] + ": no act")
 }
 
-func (m *machine) switchTo(body string) (err error) {
+func (m *machine) switchTo(body string, release ...string) (err error) {
 	dir := m.Layout.Manifest()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -106,7 +115,13 @@ func (m *machine) switchTo(body string) (err error) {
 		return err
 	}
 	m.digests++
-	p, err := node.Prepare(ctx, apply.Input{Node: "n", Digest: strconv.Itoa(m.digests), Resources: loaded.Resources})
+	in := apply.Input{Node: "n", Digest: strconv.Itoa(m.digests), Resources: loaded.Resources}
+	if len(release) > 0 {
+		if in, err = node.Releasing(in, release); err != nil {
+			return err
+		}
+	}
+	p, err := node.Prepare(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -127,6 +142,15 @@ func (m *machine) Containers() []string {
 		list = append(list, c.Name+" "+c.Image+" "+map[bool]string{true: "running", false: "dead"}[c.Running])
 	}
 	return list
+}
+
+func (m *machine) Container(name string) (id, restart string) {
+	for _, c := range m.Host.Containers() {
+		if c.Name == name {
+			return c.ID, cmp.Or(c.Restart, "no")
+		}
+	}
+	return "", ""
 }
 
 func (m *machine) Networks() []string {

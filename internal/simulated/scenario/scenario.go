@@ -16,6 +16,8 @@ type Machine interface {
 	Do(words []string, text string) error
 	// Containers are all, as "NAME IMAGE running" or "NAME IMAGE dead".
 	Containers() []string
+	// Container is podman's id of one, and its restart policy.
+	Container(name string) (id, restart string)
 	Networks() []string
 	Volumes() []string
 	// Unit is its LoadState and its ActiveState.
@@ -35,6 +37,7 @@ type Scenario struct {
 // Step is an act, and what is to be seen after it. An act is one of
 //
 //	switch             Text is the body of module m
+//	release TARGET     Text is the same; of what was adopted
 //	write PATH         Text is the content
 //	remove PATH
 //	keep UNIT          what the generator made of it comes to /run/systemd/system
@@ -42,6 +45,8 @@ type Scenario struct {
 //	start|stop|mask UNIT
 //	run NAME           by podman, by hand
 //	rename NAME TO     of a container, by podman, by hand
+//	pause|resume NAME  podman stop and podman start of a container, by hand
+//	update NAME POLICY podman update --restart, by hand
 //	rm NAME            of a container, by podman, by hand
 //	network-rm NAME    by podman, by hand, as are network-create, volume-rm and
 //	                   volume-create
@@ -57,10 +62,16 @@ type Step struct {
 	Volumes     []string
 	Files       []string // "PATH=CONTENT"
 	Transitions []string
+	Restart     []string // of containers, "NAME POLICY"
+	// Note is a container whose id is to be known later. Same are two names: that of a
+	// container now, and that under which it was noted.
+	Note string
+	Same []string
 }
 
 // Play plays a scenario and returns what went otherwise than the table says.
 func Play(m Machine, s Scenario) (faults []string) {
+	noted := map[string]string{} // ids
 	for _, step := range s.Steps {
 		fault := func(what string, got, want any) {
 			faults = append(faults, fmt.Sprintf("%s: %s: %v, want %v", step.Do, what, got, want))
@@ -81,6 +92,21 @@ func Play(m Machine, s Scenario) (faults []string) {
 				if got := look.now(); !slices.Equal(got, look.want) {
 					fault(what, got, look.want)
 				}
+			}
+		}
+		if step.Note != "" {
+			noted[step.Note], _ = m.Container(step.Note)
+		}
+		for _, want := range step.Restart {
+			name, _, _ := strings.Cut(want, " ")
+			if _, policy := m.Container(name); name+" "+policy != want {
+				fault("restart policy", policy, want)
+			}
+		}
+		for _, same := range step.Same {
+			now, then, _ := strings.Cut(same, " ")
+			if id, _ := m.Container(now); id == "" || id != noted[then] {
+				fault("id of "+now, id, noted[then])
 			}
 		}
 		for _, want := range step.Units {

@@ -16,7 +16,7 @@ func container(name, more string) string {
 
 // All returns the table.
 func All() []Scenario {
-	return slices.Concat(manners(), switches(), drifts())
+	return slices.Concat(manners(), switches(), drifts(), adoptions())
 }
 
 // manners are those of systemd and podman alone.
