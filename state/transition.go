@@ -87,11 +87,11 @@ const BuiltinPolicy = "builtin"
 // what the policy said. Where the built-in one has things go on as usual, it has
 // nothing to add.
 func (t Transition) Why() string {
-	said := t.Said
+	by, said := "policy "+t.Policy+": ", t.Said
 	switch {
 	case said == "":
 	case t.Policy != BuiltinPolicy:
-		said = "policy " + strings.TrimPrefix(t.Policy+": "+said, "policy ") // a fault names it
+		said = by + strings.TrimPrefix(said, by) // a fault names it
 	case t.Decision == Refuse && t.Kind != Takeover:
 	case t.Reason != "" || t.usual():
 		said = ""
