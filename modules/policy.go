@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode"
 
 	"cuelang.org/go/cue"
 
@@ -94,6 +97,10 @@ func (l *loader) wasm(f field) *units.Wasm {
 	}
 	name, err := resolved(file.value).String()
 	if err != nil {
+		return nil
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		l.fault(l.place(file.value, file.path), file.path, fmt.Sprintf("%q holds what cannot be shown", name), "give the file a plain name")
 		return nil
 	}
 	name = l.besides(file.value, name)

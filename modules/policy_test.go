@@ -63,3 +63,15 @@ func TestPolicyTakesPartInTheDigest(t *testing.T) {
 		t.Error("the digest is the same")
 	}
 }
+
+// A name that a terminal would obey is shown quoted, and not taken.
+func TestAPolicyHasANameThatCanBeShown(t *testing.T) {
+	dir := manifestOf(t, "modules: m: {wasm: \"p\\u001b[2J.wasm\", volumes: data: {}}\n")
+	if err := os.WriteFile(filepath.Join(dir, "p\x1b[2J.wasm"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(dir, Options{})
+	if want := `modules.m.wasm: "p\x1b[2J.wasm" holds what cannot be shown`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

@@ -121,20 +121,21 @@ func (o *output) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// oneLine returns text as it can be shown in a line: what is no character, or
-// would move or hide others, is replaced.
-func oneLine(text []byte) string {
-	var line strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
+// oneLine returns text of a program's as it can be shown in a line.
+func oneLine(text []byte) string { return strings.TrimSpace(Line(string(text))) }
+
+// Line returns text as it can be shown in a line, since who writes programs, or
+// names files, may write what moves a terminal's cursor or begins a line that
+// looks like another's. Line ends and tabs are spaces, and what is no character,
+// or would move or hide others, is U+FFFD.
+func Line(text string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
-			r = ' '
+			return ' '
 		case !unicode.IsPrint(r):
-			r = utf8.RuneError
+			return utf8.RuneError
 		}
-		line.WriteRune(r)
-		text = text[size:]
-	}
-	return strings.TrimSpace(line.String())
+		return r
+	}, text)
 }

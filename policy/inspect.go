@@ -9,7 +9,8 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// Inspection is what can be said of a program without running it.
+// Inspection is what can be said of a program without running it, all of it in
+// lines of printable text.
 type Inspection struct {
 	SHA256  string
 	Size    int      // bytes
@@ -30,31 +31,31 @@ func Inspect(ctx context.Context, m Module) Inspection {
 	i := Inspection{SHA256: m.SHA256(), Size: len(m.Code)}
 	l := DefaultLimits()
 	if err := l.fits(m); err != nil {
-		i.Faults = []string{err.Error()}
+		i.Faults = []string{oneLine([]byte(err.Error()))}
 		return i
 	}
 	vetted, err := vet(m.Code)
 	if err != nil {
-		i.Faults = []string{err.Error()}
+		i.Faults = []string{oneLine([]byte(err.Error()))}
 		return i
 	}
 	p := &program{}
 	defer func() { _ = p.close() }() // nothing runs in it
 	host, err := p.decode(ctx, vetted, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(l.pages()))
 	if err != nil {
-		i.Faults = []string{err.Error()}
+		i.Faults = []string{oneLine([]byte(err.Error()))}
 		return i
 	}
 	for _, f := range p.compiled.ImportedFunctions() {
 		module, name, _ := f.Import()
-		i.Imports = append(i.Imports, fmt.Sprintf("%s.%s %s", module, name, typeOf(f)))
+		i.Imports = append(i.Imports, Line(fmt.Sprintf("%s.%s %s", module, name, typeOf(f))))
 	}
 	exports := p.compiled.ExportedFunctions()
 	for _, name := range slices.Sorted(maps.Keys(exports)) {
-		i.Exports = append(i.Exports, name+" "+typeOf(exports[name]))
+		i.Exports = append(i.Exports, Line(name+" "+typeOf(exports[name])))
 	}
 	for name, memory := range p.compiled.ExportedMemories() {
-		i.Exports = append(i.Exports, name)
+		i.Exports = append(i.Exports, Line(name))
 		i.Memory.Least = int64(memory.Min()) * pageSize
 		if most, said := memory.Max(); said {
 			i.Memory.Most = int64(most) * pageSize
@@ -63,7 +64,7 @@ func Inspect(ctx context.Context, m Module) Inspection {
 	slices.Sort(i.Imports)
 	slices.Sort(i.Exports)
 	for _, fault := range misfits(p.compiled, host) {
-		i.Faults = append(i.Faults, fault.Error())
+		i.Faults = append(i.Faults, oneLine([]byte(fault.Error())))
 	}
 	return i
 }

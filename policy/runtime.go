@@ -80,7 +80,7 @@ func (r *Runtime) Decide(ctx context.Context, m Module, f Facts) Answer {
 	}
 	a := Answer{Decision: d, Reason: oneLine(c.reason), Read: c.read}
 	if err != nil {
-		a.Decision, a.Fault = Refuse, "policy "+m.Name+": "+oneLine([]byte(err.Error()))
+		a.Decision, a.Fault = Refuse, "policy "+Line(m.Name)+": "+oneLine([]byte(err.Error()))
 	}
 	return a
 }

@@ -139,13 +139,15 @@ type Fault struct {
 }
 
 // Error returns file:line:col: message, and the hint indented on its own line.
+// A line end in either, as a name may have it, is a space.
 func (f Fault) Error() string {
 	s := f.Message
 	if f.Position != (Position{}) {
 		s = f.Position.String() + ": " + s
 	}
+	s = strings.ReplaceAll(s, "\n", " ")
 	if f.Hint != "" {
-		s += "\n    " + f.Hint
+		s += "\n    " + strings.ReplaceAll(f.Hint, "\n", " ")
 	}
 	return s
 }

@@ -25,7 +25,7 @@ func (c *consent) given(cmd *cobra.Command, o *options, question string) (sure, 
 	if c.yes || o.json || !ok || !isTerminal(in) {
 		return c.yes, c.yes, nil
 	}
-	if _, err := fmt.Fprint(cmd.ErrOrStderr(), question+" [y/N] "); err != nil {
+	if _, err := fmt.Fprint(cmd.ErrOrStderr(), lines(question)+" [y/N] "); err != nil {
 		return false, true, err
 	}
 	answer, err := bufio.NewReader(in).ReadString('\n')

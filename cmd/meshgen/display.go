@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"meshgen/internal/apply"
+	"meshgen/policy"
 	"meshgen/units"
 )
 
@@ -90,8 +91,11 @@ func (d *display) end() {
 	}
 }
 
-// line shows a line of its own.
-func (d *display) line(text string) {
+// line shows text that stands on its own.
+func (d *display) line(text string) { d.show(lines(text)) }
+
+// show shows what is printable, but for our own colours.
+func (d *display) show(text string) {
 	if d.quiet {
 		return
 	}
@@ -122,7 +126,7 @@ func (d *display) event(e apply.Event) {
 		d.entry(e)
 		return
 	}
-	d.line(d.ended(e))
+	d.show(d.ended(e))
 }
 
 // entry logs a step with fields to search by: systemd.journal-fields(7).
@@ -140,8 +144,8 @@ func (d *display) entry(e apply.Event) {
 		priority = journal.PriErr
 		text += ": " + e.Err.Error()
 	}
-	if err := journal.Send(text, priority, fields); err != nil {
-		d.line(d.ended(e))
+	if err := journal.Send(lines(text), priority, fields); err != nil {
+		d.show(d.ended(e))
 	}
 }
 
@@ -152,15 +156,15 @@ func (d *display) ended(e apply.Event) string {
 	if e.Took > 0 {
 		took = fmt.Sprintf("%.2fs", e.Took.Seconds())
 	}
-	text := e.Reason
+	text := policy.Line(e.Reason)
 	if e.Err != nil {
 		mark := "failed"
 		if d.color {
 			mark = "\x1b[31mfailed\x1b[0m"
 		}
-		text = mark + ": " + e.Err.Error()
+		text = mark + ": " + lines(e.Err.Error())
 	}
-	return strings.TrimRight(fmt.Sprintf("%-9s  %-30s  %6s  %s", e.Op, shown(e.Target), took, text), " ")
+	return strings.TrimRight(fmt.Sprintf("%-9s  %-30s  %6s  %s", e.Op, policy.Line(shown(e.Target)), took, text), " ")
 }
 
 // draw writes the units that are moving; erase takes them away.
@@ -170,7 +174,7 @@ func (d *display) draw() {
 	}
 	for _, m := range d.moving {
 		took := fmt.Sprintf("  %.1fs", time.Since(m.begun).Seconds())
-		text := []rune(fmt.Sprintf("%-9s  %s", m.step.Op, shown(m.step.Target)))
+		text := []rune(fmt.Sprintf("%-9s  %s", m.step.Op, policy.Line(shown(m.step.Target))))
 		if room := d.width - len(took) - 3; len(text) > room {
 			text = append(text[:max(room-1, 0)], '…')
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/policy"
 	"meshgen/units"
 )
 
@@ -72,6 +73,7 @@ func writeStory(w io.Writer, s apply.Story) error {
 	if s.Target == "" {
 		head = s.Resource.String()
 	}
+	head = policy.Line(head)
 	if s.Damage != nil {
 		head += "\n" + s.Damage.Error()
 	}

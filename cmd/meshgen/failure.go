@@ -98,7 +98,7 @@ func writeError(w io.Writer, err error) {
 	if verdict := verdictOf(err); verdict != "" {
 		text += "\n" + verdict
 	}
-	_, _ = io.WriteString(w, text+"\n") // there is nowhere else to tell
+	_, _ = io.WriteString(w, lines(text+"\n")) // there is nowhere else to tell
 }
 
 // writeFailure prints the document of a command that failed before it had one to
@@ -151,13 +151,21 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 	return nil
 }
 
-// output is an output that knows whether anything was written to it.
+// output is the standard output. It knows whether anything was written to it, and
+// has nothing reach a terminal that is no text. A document of JSON is left as it is.
 type output struct {
 	io.Writer
+	o    *options
 	told bool
 }
 
 func (t *output) Write(p []byte) (int, error) {
 	t.told = true
-	return t.Writer.Write(p)
+	if t.o.json {
+		return t.Writer.Write(p)
+	}
+	if _, err := io.WriteString(t.Writer, lines(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }

@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := &options{}
 	root := newRoot(o)
-	out := &output{Writer: stdout}
+	out := &output{Writer: stdout, o: o}
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)

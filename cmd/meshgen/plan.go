@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/policy"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -156,9 +157,9 @@ func writeChanges(w io.Writer, p apply.Prepared) error {
 
 // toldHeld says why a resource is held, and what to do next.
 func toldHeld(h state.Holding) string {
-	text := fmt.Sprintf("%s: held: %s", h.Resource, h.Why())
+	text := policy.Line(fmt.Sprintf("%s: held: %s", h.Resource, h.Why()))
 	if hint := h.Hint(); hint != "" {
-		text += "\nhint: " + hint
+		text += "\nhint: " + policy.Line(hint)
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"meshgen/policy"
 	"meshgen/units"
 )
 
@@ -62,6 +63,15 @@ func (o *options) say(cmd *cobra.Command, line string) error {
 	return err
 }
 
+// lines returns text as it can be shown in as many lines as it has.
+func lines(text string) string {
+	all := strings.Split(text, "\n")
+	for i, line := range all {
+		all[i] = policy.Line(line)
+	}
+	return strings.Join(all, "\n")
+}
+
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -70,11 +80,13 @@ func count(n int, what string) string {
 }
 
 // writeTable prints rows with their columns aligned, two spaces in. The last
-// cell of a row does not widen its column: it is text that runs on.
+// cell of a row does not widen its column: it is text that runs on. A cell never
+// makes a second line.
 func writeTable(w io.Writer, rows [][]string) error {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
+			cell = policy.Line(cell)
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -87,6 +99,7 @@ func writeTable(w io.Writer, rows [][]string) error {
 		var line strings.Builder
 		line.WriteString(" ")
 		for i, cell := range row {
+			cell = policy.Line(cell)
 			line.WriteString(" " + cell + strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+1))
 		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"meshgen/internal/apply"
 	"meshgen/internal/hint"
+	"meshgen/policy"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -120,7 +121,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	}
 	for _, t := range p.Transitions {
 		if why := t.Why(); why != "" && (t.Kind == state.Create || (t.Kind == state.Drift && t.Decision == state.Keep)) {
-			show.line(t.Resource.String() + ": " + why)
+			show.line(policy.Line(t.Resource.String() + ": " + why))
 		}
 	}
 	for _, h := range p.Held {
