@@ -1,5 +1,7 @@
 package state
 
+import "meshgen/units"
+
 // OriginAdopted is the origin of what was found and is ours by a decision,
 // OriginReleased that of what was given back.
 const (
@@ -33,6 +35,9 @@ type Adoption struct {
 	Running bool `json:"running,omitempty"`
 	// Unit ran the container.
 	Unit string `json:"unit,omitempty"`
+	// With are the other names that go back together with this one: one unit ran
+	// them, or podman starts one with another.
+	With []units.Target `json:"with,omitempty"`
 	// Files are what was taken from its place, or written over.
 	Files []AdoptedFile `json:"files,omitempty"`
 }

@@ -131,7 +131,7 @@ func (m *move) putAside(ctx context.Context) error {
 
 func (m *move) stopFound(ctx context.Context) error {
 	if err := m.foundContainers(ctx, func(o host.Object, a Adoption) error {
-		if o.Name != a.Target.Name() {
+		if o.Name != a.Target.Name() || o.Frozen {
 			return changedSince(string(a.Target))
 		}
 		if a.Was.Restart == "" {
