@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"meshgen/units"
+)
 
 // OriginAdopted is the origin of what was found and is ours by a decision,
 // OriginReleased that of what was given back.
@@ -37,6 +41,9 @@ type Adoption struct {
 	Unit string `json:"unit,omitempty"`
 	// Pod is the one that the container is in, and stays in; nil where it is in none.
 	Pod *AdoptedPod `json:"pod,omitempty"`
+	// With are the other names that go back together with this one: one unit ran
+	// them, or podman starts one with another.
+	With []units.Target `json:"with,omitempty"`
 	// Files are what was taken from its place, or written over.
 	Files []AdoptedFile `json:"files,omitempty"`
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"meshgen/generator"
 	"meshgen/state"
 	"meshgen/units"
@@ -49,6 +51,9 @@ type adoption struct {
 	resource map[units.Address]units.Resource
 	takes    map[units.Target]bool // the containers that go together
 
+	byUnit map[string][]state.Transition // what goes, by the unit that runs it
+	byID   map[string]state.Transition   // the containers that go
+
 	adopted []Adoption
 	faults  units.Faults
 }
@@ -58,6 +63,7 @@ type adoption struct {
 // is declared.
 func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, units.Faults, error) {
 	a := adoption{node: n, compiled: p.compiled, seen: p.before.seen, number: number, resource: byAddress(p.compiled.Generation)}
+	a.byUnit, a.byID = map[string][]state.Transition{}, map[string]state.Transition{}
 	var objects []state.Transition
 	for _, t := range p.Transitions {
 		if t.Kind != state.Takeover || t.Decision != state.Adopt {
@@ -93,7 +99,8 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		}
 	}
 	a.quadletsNeed()
-	return a.adopted, a.faults, nil
+	err := a.together(ctx)
+	return a.adopted, a.faults, err
 }
 
 func (a *adoption) fault(t state.Transition, message, hint string) {
@@ -121,12 +128,27 @@ func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
 const adoptedDir = "adopted"
 
 func (a *adoption) file(t state.Transition, by state.Occupant) error {
+	if a.linked(t, t.To.Name()) {
+		return nil
+	}
 	f, err := a.keep(t.To.Name())
 	if err != nil {
 		return err
 	}
 	a.add(t, state.Adoption{What: wasFile, ID: f.Digest, Files: []state.AdoptedFile{f}}, by.Same)
 	return nil
+}
+
+// linked refuses a file that has other names: what is written, or given back, at one
+// of them would part it from them.
+func (a *adoption) linked(t state.Transition, path string) bool {
+	var st unix.Stat_t
+	if err := unix.Lstat(a.node.Layout.Path(path), &st); err != nil || st.Nlink < 2 {
+		return false // whoever copies it tells of an error
+	}
+	a.fault(t, fmt.Sprintf("%s has other names: %d hard links lead to it", path, st.Nlink),
+		"find them with `find DIRECTORY -samefile "+path+"` and make copies of them, "+holdIt)
+	return true
 }
 
 // keep says how a file or link is kept.
@@ -171,6 +193,7 @@ func (a *adoption) unit(t state.Transition, by state.Occupant) error {
 	}
 	up := a.seen.units[name].Up()
 	same := by.What == wasUnit && len(d.files) == 1+d.links && up && a.isAsDeclared(t.Resource, d.files[0].Path)
+	a.byUnit[name] = append(a.byUnit[name], t)
 	a.add(t, state.Adoption{What: by.What, Unit: name, Running: up, Files: d.files}, same)
 	return nil
 }
@@ -223,6 +246,10 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 		if at, is := obstacle(a.node.Layout, filepath.Dir(path)); at != "" {
 			d.barred = true
 			a.fault(t, path+": "+at+" is a "+is, "the way to a file has to be of directories: no link is followed")
+			continue
+		}
+		if a.linked(t, path) {
+			d.barred = true
 			continue
 		}
 		f, err := a.keep(path)

@@ -183,7 +183,7 @@ func (w takeover) attempt(release ...string) (failed error) {
 
 func (w takeover) act(node *apply.Node, release []string) error {
 	ctx := context.Background()
-	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), w.set[0].Wasm != nil), Resources: w.set}
+	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), len(w.set) > 0 && w.set[0].Wasm != nil), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
 			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
@@ -423,6 +423,88 @@ func TestRemovedAdoptedVolumeStays(t *testing.T) {
 		}
 		if r, _ := w.ledger().Record("volume:vat"); r.Adoption == nil {
 			t.Error("nothing would give the volume back")
+		}
+	})
+}
+
+// What would take another's container down, start it or part a file from its other
+// names is refused, and nothing is done.
+func TestAdoptRefusesWhatOthersHave(t *testing.T) {
+	write := func(w takeover, path, text string) {
+		w.must(os.MkdirAll(filepath.Dir(w.host.Layout.Path(path)), 0o755))
+		w.must(os.WriteFile(w.host.Layout.Path(path), []byte(text), 0o644))
+		w.must(w.host.Reload())
+	}
+	for _, c := range []struct {
+		name, says string
+		begin      func(w takeover)
+	}{
+		{"a unit that starts another", "container:hand cannot be adopted: by both.service, which would be taken away, podman runs bystander", func(w takeover) {
+			write(w, "/etc/systemd/system/both.service", "[Service]\nExecStart=/bin/sh -c \"podman start hand; podman start bystander; exec sleep inf\"\n")
+		}},
+		{"two units that start it", "a.service and b.service each start it", func(w takeover) {
+			write(w, "/etc/systemd/system/a.service", "[Service]\nExecStart=/bin/sh -c \"podman start hand\"\n")
+			write(w, "/etc/systemd/system/b.service", "[Service]\nExecStart=-/bin/sh -c 'podman run --name=hand x'\n")
+		}},
+		{"an instance", "ctr@hand.service starts it, one of a template's units", func(w takeover) {
+			write(w, "/etc/systemd/system/ctr@.service", "[Service]\nExecStart=/bin/sh -c 'podman start %i'\n")
+			w.must(os.Symlink("/etc/systemd/system/ctr@.service", w.host.Layout.Path("/etc/systemd/system/multi-user.target.wants/ctr@hand.service")))
+		}},
+		{"a unit that makes another", "podman removes it as it stops", func(w takeover) {
+			write(w, "/etc/containers/systemd/quad.container", "[Container]\nImage=localhost/probe:2\nContainerName=other\n")
+		}},
+		{"its network", "container:hand cannot be adopted: podman has others depend on it: side", func(w takeover) {
+			w.must(w.host.RunContainer("side", "localhost/probe:2", "container:hand"))
+		}},
+		{"a file of two names", "/etc/x/one has other names: 2 hard links lead to it", func(w takeover) {
+			w.must(os.Link(w.host.Layout.Path("/etc/x/one"), w.host.Layout.Path("/etc/x/other")))
+		}},
+		{"a unit file of two names", "/etc/systemd/system/plain.service has other names", func(w takeover) {
+			w.must(os.Link(w.host.Layout.Path("/etc/systemd/system/plain.service"), w.host.Layout.Path("/etc/x/other")))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			try(t, func(w takeover) {
+				c.begin(w)
+				was, acts := w.found(false), w.host.Acts()
+				err := w.attempt()
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("says %v, not %q", err, c.says)
+				}
+				if diff := gocmp.Diff(was, w.found(false)); diff != "" || w.host.Acts() != acts {
+					t.Errorf("refused (-was +is):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Two containers that one unit starts are adopted by one switch, which takes its file
+// once, and are given back together.
+func TestAdoptTwoOfOneUnit(t *testing.T) {
+	try(t, func(w takeover) {
+		at := w.host.Layout.Path("/etc/systemd/system/both.service")
+		w.must(w.host.RunContainer("two", "localhost/probe:2"))
+		w.must(os.WriteFile(at, []byte("[Service]\nExecStart=/bin/sh -c \"podman start hand two; exec sleep inf\"\n"), 0o644))
+		w.must(w.host.Start("both.service"))
+		w.step("container m/two unit=two name=two")
+		w.set = w.manifest.resources()
+		for i := range w.set {
+			w.set[i].Policy = map[string]string{"takeover": "adopt"}
+		}
+		// A shell starts nothing on the simulated machine.
+		found := func() string { return strings.ReplaceAll(w.found(false), ", false", ", true") }
+		was := found()
+		w.switchTo()
+		if _, err := os.Lstat(at); err == nil {
+			t.Error("the unit's file is there")
+		}
+		if err := w.attempt("container:two"); err == nil || !strings.Contains(err.Error(), "container:two: cannot be given back without container:hand") {
+			t.Errorf("release of one: %v", err)
+		}
+		w.switchTo(append([]string{"container:two"}, released...)...)
+		if diff := gocmp.Diff(was, found()); diff != "" {
+			t.Errorf("released (-was +is):\n%s", diff)
 		}
 	})
 }

@@ -115,6 +115,9 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 	if err != nil {
 		return err
 	}
+	if o.Frozen {
+		a.fault(t, "it is paused, and would lose what it holds as it is stopped", "podman unpause "+o.Name+", or stop it, by hand, "+holdIt)
+	}
 	was := state.Adoption{What: wasContainer, ID: o.ID, Running: o.Running, Pod: pod}
 	if known.Restart != "no" {
 		was.Restart = known.Restart
@@ -126,15 +129,16 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 		return err
 	}
 	switch {
-	case known.Remove && was.Unit != "": // its unit makes another each time
+	case known.Remove && a.makes(was.Unit, o): // its unit makes another each time
 	case known.Remove && o.Running:
-		a.fault(t, "podman removes it as it stops, and no unit makes it anew", "stop it by hand if nothing in it is needed, "+holdIt)
+		a.fault(t, "podman removes it as it stops, and no unit's definition makes it anew", "stop it by hand if nothing in it is needed, "+holdIt)
 		return nil
 	default:
 		if was.Aside, err = a.aside(ctx, o.Name); err != nil {
 			return err
 		}
 	}
+	a.byID[o.ID] = t
 	a.add(t, was, false)
 	return nil
 }
@@ -166,18 +170,16 @@ func (a *adoption) canUpdate(ctx context.Context, t state.Transition, restart st
 // runner returns the unit that runs a container, or is to start it, and what
 // defines that; nothing where it is a unit that is adopted itself.
 func (a *adoption) runner(ctx context.Context, t state.Transition, o host.Object) (unit string, files []state.AdoptedFile, err error) {
-	unit = o.Unit
-	if unit == "" {
-		if unit, err = a.starter(o); unit == "" || err != nil {
-			return "", nil, err
-		}
+	if unit, err = a.runs(ctx, t, o); unit == "" || err != nil {
+		return "", nil, err
 	}
 	now, err := a.node.Systemd.Units(ctx, []string{unit})
 	if err != nil {
 		return "", nil, err
 	}
 	up := now[unit].Up()
-	if slices.ContainsFunc(a.adopted, func(x Adoption) bool { return x.Target == units.Of(units.TargetUnit, unit) }) {
+	if len(a.byUnit[unit]) > 0 { // whose adoption has the files
+		a.byUnit[unit] = append(a.byUnit[unit], t)
 		if !up {
 			unit = ""
 		}
@@ -194,10 +196,61 @@ func (a *adoption) runner(ctx context.Context, t state.Transition, o host.Object
 	if err := a.othersWant(ctx, t, unit); err != nil {
 		return "", nil, err
 	}
+	a.byUnit[unit] = append(a.byUnit[unit], t)
 	if !up {
 		unit = ""
 	}
 	return unit, d.files, nil
+}
+
+// runs returns the unit that runs a container, or is to start it: the one that podman
+// was told of, if there is any such, else by what the owner's units say. It refuses
+// what is not clear.
+func (a *adoption) runs(ctx context.Context, t state.Transition, o host.Object) (string, error) {
+	names, err := a.starters(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	if o.Unit != "" && !slices.Contains(names, o.Unit) {
+		now, err := a.node.Systemd.Units(ctx, []string{o.Unit})
+		if err != nil {
+			return "", err
+		}
+		if now[o.Unit].Up() || len(generator.Definers(a.node.Layout.Root, o.Unit)) > 0 {
+			names = append(names, o.Unit)
+		}
+	}
+	ties, err := a.node.Podman.Ties(ctx, []string{o.ID})
+	if err != nil {
+		return "", err
+	}
+	if in := ties[o.ID].Unit; in != "" && !slices.Contains(names, in) && a.isOwners(in) {
+		a.fault(t, "podman was told to run it by "+in+", whose definition does not say so", "stop it by hand, "+holdIt)
+		return "", nil
+	}
+	switch {
+	case len(names) == 0:
+		return "", nil
+	case len(names) > 1:
+		a.fault(t, strings.Join(names, " and ")+" each start it", "leave it to one of them, "+holdIt)
+		return "", nil
+	case templateOf(names[0]) != "":
+		a.fault(t, names[0]+" starts it, one of a template's units, which share a definition",
+			"systemctl disable --now "+names[0]+" by hand, "+holdIt)
+		return "", nil
+	}
+	return names[0], nil
+}
+
+// isOwners reports whether a unit is defined where an owner defines units.
+func (a *adoption) isOwners(unit string) bool {
+	names := []string{unit, templateOf(unit)}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return name != "" && slices.ContainsFunc(generator.Definers(a.node.Layout.Root, name), func(path string) bool {
+			path = relative(a.node.Layout, path)
+			return isQuadlet(path) || slices.Contains(ownerDirs, filepath.Dir(path))
+		})
+	})
 }
 
 // othersWant refuses to take away a unit that another unit cannot be without.
@@ -213,36 +266,4 @@ func (a *adoption) othersWant(ctx context.Context, t state.Transition, unit stri
 		}
 	}
 	return err
-}
-
-// starter returns the owner's unit that has podman start or run a container.
-func (a *adoption) starter(o host.Object) (string, error) {
-	paths, err := ownUnits(a.node.Layout)
-	for _, path := range paths {
-		text, err := os.ReadFile(path) //nolint:gosec // a unit file of the machine
-		if err == nil && startsContainer(string(text), o) {
-			return filepath.Base(path), nil
-		}
-	}
-	return "", err
-}
-
-// startsContainer reports whether a unit's ExecStart= is podman's start of a
-// container, as podman generate systemd writes it.
-func startsContainer(text string, o host.Object) bool {
-	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
-		command, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
-		words := strings.Fields(command)
-		if !ok || len(words) < 2 || filepath.Base(words[0]) != "podman" {
-			continue
-		}
-		verb := slices.ContainsFunc(words, func(w string) bool { return w == "start" || w == "run" || w == "restart" })
-		named := slices.ContainsFunc(words, func(w string) bool {
-			return w == o.Name || w == o.ID || w == "--name="+o.Name || (len(w) >= 12 && strings.HasPrefix(o.ID, w))
-		})
-		if verb && named {
-			return true
-		}
-	}
-	return false
 }

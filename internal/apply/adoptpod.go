@@ -96,11 +96,11 @@ func (a *adoption) podRunner(ctx context.Context, pod, infra host.Object) (strin
 			return unit, err
 		}
 	}
-	unit, err := a.starter(pod)
-	if unit == "" && err == nil && infra.ID != "" {
-		unit, err = a.starter(infra)
+	starters, err := a.starters(ctx, pod)
+	if len(starters) == 0 && err == nil && infra.ID != "" {
+		starters, err = a.starters(ctx, infra)
 	}
-	return unit, err
+	return strings.Join(starters, ", "), err
 }
 
 // podsOf returns the pods of what is adopted, each once.

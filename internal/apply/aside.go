@@ -134,7 +134,7 @@ func (m *move) stopFound(ctx context.Context) error {
 		return err
 	}
 	if err := m.foundContainers(ctx, func(o host.Object, a Adoption) error {
-		if o.Name != a.Target.Name() {
+		if o.Name != a.Target.Name() || o.Frozen {
 			return changedSince(string(a.Target))
 		}
 		if a.Was.Restart == "" {

@@ -324,6 +324,14 @@ func adoptedWords(was *state.Adoption) string {
 	return "was adopted from " + formerly(was)
 }
 
+// keptWords says what there is of what was adopted, once ours has gone.
+func keptWords(r state.Record) string {
+	if r.Adoption.What == wasContainer && r.Adoption.Aside == "" {
+		return fmt.Sprintf("of what it was there is what podman said of it; meshgen release %s has %s make one again", r.Target, r.Adoption.Unit)
+	}
+	return fmt.Sprintf("what it was is kept; meshgen release %s gives it back", r.Target)
+}
+
 // formerly says what had a name before it was adopted, and where that is kept.
 func formerly(was *state.Adoption) string {
 	kept := ", which is kept in " + was.Dir + " of the state directory"
@@ -425,6 +433,9 @@ func standing(r state.Record, by units.Resource, active string) (now, next strin
 		if r.Adoption != nil {
 			now += fmt.Sprintf(", adopted in generation %d from %s", r.Adoption.Generation, formerly(r.Adoption))
 			next = fmt.Sprintf("meshgen release %s gives it back", r.Target)
+			if r.Adoption.What == wasContainer && r.Adoption.Aside == "" {
+				next = fmt.Sprintf("meshgen release %s has %s make one again", r.Target, r.Adoption.Unit)
+			}
 		}
 		if by.Address == (units.Address{}) {
 			return now + ", and no longer declared", fmt.Sprintf("the next switch tries again to remove %s; meshgen forget %[1]s lets it go", r.Target)

@@ -59,6 +59,7 @@ type Podman interface {
 	Pull(ctx context.Context, image string) error
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	InspectContainer(ctx context.Context, id string) (host.Inspection, error)
+	Ties(ctx context.Context, ids []string) (map[string]host.Tie, error)
 	StopContainer(ctx context.Context, id string) error
 	StartContainer(ctx context.Context, id string) error
 	RenameContainer(ctx context.Context, id, name string) error

@@ -288,7 +288,7 @@ func (p *planner) names() {
 		case p.seen.inUse[r.Target]:
 		default:
 			if r.Adoption != nil && p.gone[r.Target] == "" {
-				p.because("retire", string(r.Target), "what it was is kept; meshgen release "+string(r.Target)+" gives it back")
+				p.because("retire", string(r.Target), keptWords(r))
 			}
 			p.plan.Retire = append(p.plan.Retire, r.Target)
 		}

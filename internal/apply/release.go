@@ -39,6 +39,7 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 			}
 		}
 	}
+	errs = append(errs, n.partedFrom(leaves)...)
 	if len(errs) > 0 {
 		return in, errors.Join(errs...)
 	}

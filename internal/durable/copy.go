@@ -85,7 +85,8 @@ func copyAttributes(from, to int) error {
 		return unsupported(err)
 	}
 	names := make([]byte, size)
-	if size, err = unix.Flistxattr(from, names); err != nil {
+	// ext4 counts names at first that it does not give then.
+	if size, err = unix.Flistxattr(from, names); err != nil || size == 0 {
 		return err
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:size]), "\x00"), "\x00") {

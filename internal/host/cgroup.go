@@ -32,8 +32,11 @@ func (s *Systemd) PayloadEnded(controlGroup string) bool {
 
 // OwnUnit returns the unit of the system manager that this process runs in, by its
 // cgroup; "" where that is none, as in a user's session.
-func OwnUnit() string {
-	text, err := os.ReadFile("/proc/self/cgroup")
+func OwnUnit() string { return unitOf("self") }
+
+// unitOf is OwnUnit of another process.
+func unitOf(pid string) string {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup")) //nolint:gosec // of the kernel's
 	if err != nil {
 		return ""
 	}

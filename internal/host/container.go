@@ -51,6 +51,46 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 	return i, nil
 }
 
+// Tie is what a container hangs on.
+type Tie struct {
+	// Needs are the containers, by id, that podman starts before it, whose network or
+	// other namespace it is in or that it requires; and, as its owner wrote them, those
+	// whose volumes it has.
+	Needs []string
+	// Unit is the systemd unit whose control group its monitor is in; "" where that
+	// is none, as where it does not run.
+	Unit string
+}
+
+// Ties asks podman what the containers of those ids hang on.
+func (p Podman) Ties(ctx context.Context, ids []string) (map[string]Tie, error) {
+	ties := make(map[string]Tie, len(ids))
+	if len(ids) == 0 {
+		return ties, nil
+	}
+	var list []struct {
+		ID           string `json:"Id"`
+		Dependencies []string
+		State        struct{ ConmonPid int }
+		HostConfig   struct{ VolumesFrom []string }
+	}
+	if err := p.list(ctx, &list, append([]string{"container", "inspect", "--"}, ids...)...); err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		t := Tie{Needs: c.Dependencies}
+		for _, from := range c.HostConfig.VolumesFrom {
+			of, _, _ := strings.Cut(from, ":")
+			t.Needs = append(t.Needs, of)
+		}
+		if c.State.ConmonPid > 0 {
+			t.Unit = unitOf(strconv.Itoa(c.State.ConmonPid))
+		}
+		ties[c.ID] = t
+	}
+	return ties, nil
+}
+
 var errCount = errors.New("an answer that is not of one container")
 
 // StopContainer has podman stop the container of that id, which stays, unless it

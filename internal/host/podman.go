@@ -43,6 +43,8 @@ type Object struct {
 	Image    string
 	ImageID  string
 	Running  bool
+	Frozen   bool // paused: its processes are there, and stand still
+	External bool // of another tool, as buildah: podman lists it, and knows no more
 	Unit     string
 	Networks []string
 	// Pod is the id of the pod that it is in, PodName its name; Infra says that it is
@@ -91,7 +93,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		for _, name := range c.Names {
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
-				Running: c.State == "running", Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
+				Running: c.State == "running", Frozen: c.State == "paused", External: strings.EqualFold(c.State, "storage"), Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
 				Networks: c.Networks, Ports: ports(c.Ports), Pod: c.Pod, PodName: c.PodName, Infra: c.IsInfra,
 				Created: time.Unix(c.Created, 0),
 			})

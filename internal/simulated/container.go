@@ -24,6 +24,25 @@ func (p podman) InspectContainer(_ context.Context, id string) (host.Inspection,
 	return host.Inspection{Text: text, Restart: restart, Remove: c.Unit != ""}, err
 }
 
+// Ties tells of the units that run containers, and of networks that are another's.
+func (p podman) Ties(_ context.Context, ids []string) (map[string]host.Tie, error) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	ties := map[string]host.Tie{}
+	for _, id := range ids {
+		c := p.h.byID(id)
+		if c == nil {
+			return nil, noContainer(id)
+		}
+		t := host.Tie{Needs: c.Needs}
+		if c.Running {
+			t.Unit = c.Unit
+		}
+		ties[id] = t
+	}
+	return ties, nil
+}
+
 // StopContainer ends the process. Only the container of a service is removed
 // then, since that has --rm.
 func (p podman) StopContainer(_ context.Context, id string) error {

@@ -28,8 +28,9 @@ type Container struct {
 	Volumes         []string
 	Ports           []units.Port
 	Environment     []string
-	Deaf            bool   // to SIGTERM
-	Restart         string // its restart policy
+	Deaf            bool     // to SIGTERM
+	Restart         string   // its restart policy
+	Needs           []string // the ids of the containers that it starts with
 }
 
 // Network is one in podman's storage.
@@ -184,14 +185,24 @@ func sorted[T any](h *Host, objects map[string]*T) []T {
 }
 
 // RunContainer is podman run --detach --name by hand. One of that name is an
-// error.
+// error. A network container:NAME is another's.
 func (h *Host) RunContainer(name, image string, networks ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.containers[name] != nil {
 		return fmt.Errorf("container %s: in use", name)
 	}
-	h.containers[name] = &Container{ID: h.newID(), Name: name, Image: image, Running: true, Networks: networks}
+	c := &Container{ID: h.newID(), Name: name, Image: image, Running: true}
+	for _, network := range networks {
+		if of, ok := strings.CutPrefix(network, "container:"); !ok {
+			c.Networks = append(c.Networks, network)
+		} else if needs := h.containers[of]; needs == nil {
+			return fmt.Errorf("container %s: not found", of)
+		} else {
+			c.Needs = append(c.Needs, needs.ID)
+		}
+	}
+	h.containers[name] = c
 	return nil
 }
 
