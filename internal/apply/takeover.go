@@ -91,12 +91,25 @@ func notInTheWay(targets []units.Target, transitions []state.Transition, resourc
 				Position: r.Position, Message: fmt.Sprintf("%s: %s needs %s, which is held", t, r.Address, needs),
 				Hint: "`meshgen adopt " + strings.Join(forAll(t, r, targets, resources, held), " ") + "` takes the place of all that it needs",
 			}
+		} else if r, ours := declaredBy(t, resources); ours {
+			f = units.Fault{Position: r.Position, Message: fmt.Sprintf("%s: nothing is in its way: it is of %s, as declared", t, r.Address), Hint: "there is nothing to adopt"}
+		} else if near := units.Nearest(string(t), taken); near != "" {
+			f.Hint = "nearest: " + near
 		} else if len(taken) > 0 {
 			f.Hint = "in the way are: " + strings.Join(taken, ", ")
 		}
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// declaredBy returns the resource that a name is of.
+func declaredBy(t units.Target, resources []units.Resource) (units.Resource, bool) {
+	i := slices.IndexFunc(resources, func(r units.Resource) bool { return slices.Contains(units.Targets(r), t) })
+	if i < 0 {
+		return units.Resource{}, false
+	}
+	return resources[i], true
 }
 
 // forAll returns what has to be adopted in one go for a resource: its own names
