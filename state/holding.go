@@ -14,8 +14,11 @@ type Holding struct {
 	Resource units.Address `json:"resource"`
 	// Taken are the takeovers that were decided to be held; none where Needs says
 	// which other resource it waits for.
-	Taken    []Transition   `json:"taken,omitempty"`
-	Needs    units.Address  `json:"needs,omitzero"`
+	Taken []Transition  `json:"taken,omitempty"`
+	Needs units.Address `json:"needs,omitzero"`
+	// Adopt are the names that have to be adopted for it to come: those in its own
+	// way, then those in the way of what it needs.
+	Adopt    []units.Target `json:"adopt,omitempty"`
 	Position units.Position `json:"position"`
 }
 
@@ -31,14 +34,33 @@ func (h Holding) Why() string {
 	return strings.Join(words, "; ")
 }
 
-// Hint says how the resource comes to be; "" where it comes with what it needs.
+// Hint says how the resource comes to be; "" where that is not known.
 func (h Holding) Hint() string {
-	if len(h.Taken) == 0 {
+	switch command := h.Command(); {
+	case command == "":
+		return ""
+	case len(h.Taken) == 0:
+		return "`" + command + "` takes the place of what it waits for"
+	default:
+		return "`" + command + "` takes its place and keeps a copy; or give the resource another name, or move what is there out of the way"
+	}
+}
+
+// Command is what is typed for the resource to come to be; "" where that is not
+// known.
+func (h Holding) Command() string {
+	names := h.Adopt
+	if len(names) == 0 { // one of an earlier version's
+		for _, t := range h.Taken {
+			names = append(names, t.To)
+		}
+	}
+	if len(names) == 0 {
 		return ""
 	}
-	names := make([]string, len(h.Taken))
-	for i, t := range h.Taken {
-		names[i] = string(t.To)
+	command := "meshgen adopt"
+	for _, name := range names {
+		command += " " + string(name)
 	}
-	return "`meshgen adopt " + strings.Join(names, " ") + "` takes its place and keeps a copy; or give the resource another name, or move what is there out of the way"
+	return command
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -139,11 +140,13 @@ func writePlan(w io.Writer, p prospect) error {
 // writeChanges prints the transitions, then what is held, with what to do about
 // it.
 func writeChanges(w io.Writer, p apply.Prepared) error {
-	if err := writeTransitions(w, p.Transitions); err != nil {
+	heldBelow := func(t state.Transition) bool { return t.Kind == state.Takeover && t.Decision == state.Hold }
+	told := slices.DeleteFunc(slices.Clone(p.Transitions), heldBelow)
+	if err := writeTransitions(w, told); err != nil {
 		return err
 	}
 	for i, h := range p.Held {
-		if i == 0 {
+		if i == 0 && len(told) > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -124,9 +125,7 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 			show.line(policy.Line(t.Resource.String() + ": " + why))
 		}
 	}
-	for _, h := range p.Held {
-		show.line(toldHeld(h))
-	}
+	o.showHeld(show, p.Held, inForce.Held)
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
 	})
@@ -137,6 +136,25 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		return o.switchRejected(cmd, inForce.Number, in.Of, refusal{err, untouched + ", but images were pulled"})
 	}
 	return o.switchEnded(cmd, in.Of, p, out, unfinished, err)
+}
+
+// showHeld says why resources are held where that is new since the set in force,
+// and counts the others.
+func (o *options) showHeld(show *display, held, before []state.Holding) {
+	known := 0
+	for _, h := range held {
+		same := func(b state.Holding) bool { return b.Resource == h.Resource && b.Why() == h.Why() }
+		if !o.verbose && slices.ContainsFunc(before, same) {
+			known++
+			continue
+		}
+		show.line(toldHeld(h))
+	}
+	if known == 1 {
+		show.line("1 resource is held, as before; meshgen status says why")
+	} else if known > 1 {
+		show.line(fmt.Sprintf("%d resources are held, as before; meshgen status says why", known))
+	}
 }
 
 // recover finishes or undoes what a switch that was cut short has left, and
@@ -230,11 +248,41 @@ func outcome(of int, p apply.Prepared, out apply.Outcome, unfinished string) str
 	case p.Plan.Empty() && unfinished == "" && (of == 0 || of == out.To):
 		return text + ": nothing to do"
 	case p.Plan.Empty() && unfinished == "":
-		return fmt.Sprintf("%s, and generation %d was the same: nothing to do", text, of)
+		text = fmt.Sprintf("%s, and what generation %d had is so by now: nothing to do", text, of)
+		if byHand := givenBack(p.Held); byHand != "" {
+			text = fmt.Sprintf("generation %d is in force: nothing to do: what generation %d had of %s was given back by hand; `%s` takes its place again", out.To, of, byHand, adoptAgain(p.Held))
+		}
+		return text
 	case of > 0:
 		return fmt.Sprintf("%s, with what generation %d had; the next switch goes by the manifest again", text, of)
 	}
 	return text
+}
+
+// givenBack returns the resources that are held since meshgen release gave back
+// what had been adopted for them, in words.
+func givenBack(held []state.Holding) string {
+	var names []string
+	for _, h := range released(held) {
+		names = append(names, h.Resource.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// adoptAgain returns the command that takes back what was given back.
+func adoptAgain(held []state.Holding) string {
+	var names []string
+	for _, h := range released(held) {
+		names = append(names, strings.Fields(strings.TrimPrefix(h.Command(), "meshgen adopt"))...)
+	}
+	slices.Sort(names)
+	return "meshgen adopt " + strings.Join(slices.Compact(names), " ")
+}
+
+func released(held []state.Holding) []state.Holding {
+	return slices.DeleteFunc(slices.Clone(held), func(h state.Holding) bool {
+		return !slices.ContainsFunc(h.Taken, func(t state.Transition) bool { return t.Policy == apply.Operator })
+	})
 }
 
 // explain says what failed, where the machine stands, and what comes next.

@@ -183,7 +183,7 @@ func (w takeover) attempt(release ...string) (failed error) {
 
 func (w takeover) act(node *apply.Node, release []string) error {
 	ctx := context.Background()
-	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), len(w.set) > 0 && w.set[0].Wasm != nil), Resources: w.set}
+	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), slices.ContainsFunc(w.set, func(r units.Resource) bool { return r.Wasm != nil })), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
 			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}

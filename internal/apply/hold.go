@@ -41,6 +41,9 @@ type former struct {
 // stays are those that are left as they are, by their addresses in that form.
 func (in Input) hold(taken []state.Holding, was former) (reduced Input, stays map[units.Address]units.Resource, refused units.Faults) {
 	held := withNeedy(taken, in.Resources)
+	for i, h := range held {
+		held[i].Adopt = inTheWayOf(h.Resource, in.Resources, held)
+	}
 	reduced = in
 	reduced.Resources = nil
 	reduced.Held = append(slices.Clone(in.Held), held...)
@@ -88,6 +91,30 @@ func withNeedy(held []state.Holding, resources []units.Resource) []state.Holding
 		}
 	}
 	return held
+}
+
+// inTheWayOf returns what is in the way of a resource and of all that it needs.
+func inTheWayOf(a units.Address, resources []units.Resource, held []state.Holding) []units.Target {
+	var targets []units.Target
+	needed := []units.Address{a}
+	for i := 0; i < len(needed); i++ {
+		for _, h := range held {
+			if h.Resource != needed[i] {
+				continue
+			}
+			for _, t := range h.Taken {
+				targets = append(targets, t.To)
+			}
+		}
+		for _, r := range resources {
+			for _, uses := range r.Uses {
+				if r.Address == needed[i] && !slices.Contains(needed, uses) {
+					needed = append(needed, uses)
+				}
+			}
+		}
+	}
+	return targets
 }
 
 // form returns a resource as the node has it: at its address, or at the one from

@@ -15,8 +15,8 @@ import (
 	"meshgen/units"
 )
 
-// operator is the name under which what was decided by hand is shown.
-const operator = "operator"
+// Operator is the name under which what was decided by hand is shown.
+const Operator = "operator"
 
 const leaveIt = "what meshgen did not make it does not touch: give the resource another name, or move what is there out of the way"
 
@@ -50,7 +50,7 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 // where it does not refuse.
 func ownRefusal(t state.Transition) string {
 	switch {
-	case t.Decision != state.Refuse || t.Policy == policy.BuiltinName || t.Policy == operator || t.Policy == "":
+	case t.Decision != state.Refuse || t.Policy == policy.BuiltinName || t.Policy == Operator || t.Policy == "":
 		return ""
 	case t.Kind == state.Remove:
 		return "declare it again without wasm, switch, then take it away; meshgen policy test " + t.Policy + " tries the policy"
@@ -93,9 +93,7 @@ func newJudgement(b before, desired state.Generation) judgement {
 		j.records[r.Target] = r
 	}
 	for _, r := range b.adopted {
-		if _, ok := desired.Released[r.Target]; ok {
-			j.released[r.Resource] = true
-		}
+		j.released[r.Resource] = givesBack(b.adopted, desired, r.Resource)
 	}
 	for _, u := range desired.Units {
 		j.unit[u.Resource] = u
@@ -128,12 +126,12 @@ func (j judgement) of(t state.Transition) units.Resource {
 func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) state.Transition {
 	switch {
 	case t.Kind == state.Takeover && j.operator[t.Resource]:
-		t.Decision, t.Policy = state.Adopt, operator
+		t.Decision, t.Policy = state.Adopt, Operator
 	case t.Kind == state.Takeover && j.seen.Taken[t.To].Released:
-		t.Decision, t.Policy = state.Hold, operator
+		t.Decision, t.Policy = state.Hold, Operator
 		t.Reason += "; it was " + state.ByHand
 	case t.Kind == state.Remove && j.released[t.Resource]:
-		t.Decision, t.Policy = state.Removed, operator
+		t.Decision, t.Policy = state.Removed, Operator
 		if holdsData(t) {
 			t.Decision = state.Keep
 		}

@@ -507,12 +507,20 @@ func (p *planner) identityChanges(r state.Record, u state.Unit) bool {
 	return ok && units.Unit(was) == u.Name && units.Object(was) != units.Object(p.resource[u.Resource])
 }
 
+// whyGone says why a resource is not of the set any more.
+func (p *planner) whyGone(a units.Address) string {
+	if givesBack(p.adopted, p.desired, a) {
+		return "is given back"
+	}
+	return "no longer declared"
+}
+
 // renamedUnit plans for a unit that is up and whose name is no longer declared.
 func (p *planner) renamedUnit(r state.Record, name string) {
 	successor, renamed := p.of[r.Resource]
 	if !renamed {
 		p.stop[name] = true
-		p.because("stop", name, "no longer declared")
+		p.because("stop", name, p.whyGone(r.Resource))
 		return
 	}
 	p.because("stop", name, "renamed to "+successor)

@@ -65,7 +65,7 @@ func (n *Node) heldReleased(r units.Resource) state.Holding {
 	for _, record := range n.adopted() {
 		if record.Resource == r.Address {
 			h.Taken = append(h.Taken, state.Transition{
-				Kind: state.Takeover, Resource: r.Address, To: record.Target, Decision: state.Hold, Policy: operator,
+				Kind: state.Takeover, Resource: r.Address, To: record.Target, Decision: state.Hold, Policy: Operator,
 				Reason: "what it was is " + state.ByHand, Position: r.Position,
 			})
 		}

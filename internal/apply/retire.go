@@ -193,6 +193,9 @@ func (m *move) why(t units.Target) string {
 	if t.Kind() == units.TargetDir {
 		return "nothing declared is in it"
 	}
+	if givesBack(m.node.adopted(), m.to, a) {
+		return "is given back"
+	}
 	return "no longer declared"
 }
 

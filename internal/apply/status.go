@@ -19,7 +19,7 @@ type Standing struct {
 	// declared and still there. One that is declared and held has no targets.
 	State string `json:"state"`
 	// Why says what a declared resource waits for that is held, or that is held as
-	// it was; else "".
+	// it was, and of which name something was put aside; else "".
 	Why string `json:"why,omitempty"`
 	// Unit and Active are empty for what systemd does not run.
 	Unit   string `json:"unit,omitempty"`
@@ -61,7 +61,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 			}
 		}
 		if h, held := holding(g, r.Address); held {
-			s.Why = "held as it was: " + h.Why()
+			s.Why = "held as it was: " + comesBy(h)
 		}
 		if n.Ledger != nil {
 			if record, ok := n.Ledger.Record(s.Targets[0]); ok {
@@ -77,13 +77,33 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	for _, h := range g.Held {
 		if _, asItWas := there[h.Resource]; !asItWas {
 			standings = append(standings, Standing{
-				Address: h.Resource, Kind: h.Resource.Kind, Targets: []units.Target{}, State: string(state.Held), Why: h.Why(),
+				Address: h.Resource, Kind: h.Resource.Kind, Targets: []units.Target{}, State: string(state.Held), Why: comesBy(h),
 			})
 		}
 	}
 	standings = append(standings, leftovers(records, declared, state.Live)...)
-	standings = append(standings, leftovers(records, declared, state.Held)...)
+	standings = append(standings, n.asides(leftovers(records, declared, state.Held))...)
 	return g.Number, standings, n.activity(ctx, standings)
+}
+
+// asides says of what was put aside of which name it is kept.
+func (n *Node) asides(standings []Standing) []Standing {
+	for _, r := range n.adopted() {
+		for i, s := range standings {
+			if r.Adoption.Aside != "" && s.Targets[0] == units.Of(units.TargetContainer, r.Adoption.Aside) {
+				standings[i].Why = "put aside, of " + string(r.Target)
+			}
+		}
+	}
+	return standings
+}
+
+// comesBy says what a resource waits for, and what is typed for it to come.
+func comesBy(h state.Holding) string {
+	if command := h.Command(); command != "" {
+		return h.Why() + "; `" + command + "` takes its place"
+	}
+	return h.Why()
 }
 
 // holding returns why a resource is held in a generation, if it is.

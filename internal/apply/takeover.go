@@ -31,6 +31,14 @@ func (b before) releases(desired state.Generation) []state.Record {
 	return back
 }
 
+// givesBack reports whether a set gives back what was adopted for a resource.
+func givesBack(adopted []state.Record, desired state.Generation, a units.Address) bool {
+	return slices.ContainsFunc(adopted, func(r state.Record) bool {
+		_, asked := desired.Released[r.Target]
+		return asked && r.Resource == a
+	})
+}
+
 // takesPlace plans for a unit of a resource that adopts something, and reports
 // whether it is one: where that ran, ours runs.
 func (p *planner) takesPlace(u state.Unit) bool {
@@ -81,14 +89,42 @@ func notInTheWay(targets []units.Target, transitions []state.Transition, resourc
 		if r, needs, waits := waiting(t, resources, held); waits {
 			f = units.Fault{
 				Position: r.Position, Message: fmt.Sprintf("%s: %s needs %s, which is held", t, r.Address, needs),
-				Hint: "adopt in one go what is in the way of both: " + strings.Join(taken, ", "),
+				Hint: "`meshgen adopt " + strings.Join(forAll(t, r, targets, resources, held), " ") + "` takes the place of all that it needs",
 			}
+		} else if r, ours := declaredBy(t, resources); ours {
+			f = units.Fault{Position: r.Position, Message: fmt.Sprintf("%s: nothing is in its way: it is of %s, as declared", t, r.Address), Hint: "there is nothing to adopt"}
+		} else if near := units.Nearest(string(t), taken); near != "" {
+			f.Hint = "nearest: " + near
 		} else if len(taken) > 0 {
 			f.Hint = "in the way are: " + strings.Join(taken, ", ")
 		}
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// declaredBy returns the resource that a name is of.
+func declaredBy(t units.Target, resources []units.Resource) (units.Resource, bool) {
+	i := slices.IndexFunc(resources, func(r units.Resource) bool { return slices.Contains(units.Targets(r), t) })
+	if i < 0 {
+		return units.Resource{}, false
+	}
+	return resources[i], true
+}
+
+// forAll returns what has to be adopted in one go for a resource: its own names
+// that were asked for, and what is in the way of what it needs.
+func forAll(t units.Target, r units.Resource, targets []units.Target, resources []units.Resource, held []state.Holding) []string {
+	names := []string{string(t)}
+	for _, other := range targets {
+		if other != t && slices.Contains(units.Targets(r), other) {
+			names = append(names, string(other))
+		}
+	}
+	for _, other := range inTheWayOf(r.Address, resources, held) {
+		names = append(names, string(other))
+	}
+	return names
 }
 
 // waiting returns the resource that a name is of, where that is held since it needs
