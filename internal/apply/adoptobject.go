@@ -131,7 +131,7 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 	switch {
 	case known.Remove && a.makes(was.Unit, o): // its unit makes another each time
 	case known.Remove && o.Running:
-		a.fault(t, "podman removes it as it stops, and no unit's definition makes it anew", "stop it by hand if nothing in it is needed, "+holdIt)
+		a.fault(t, "podman removes it as it stops, and no unit makes it anew, by its definition", "stop it by hand if nothing in it is needed, "+holdIt)
 		return nil
 	default:
 		if was.Aside, err = a.aside(ctx, o.Name); err != nil {
