@@ -370,41 +370,91 @@ func dieAnywhere(t *testing.T, begin, act func(takeover)) {
 	}
 }
 
-// What is not there any more is not said to be given back: once, and its name is free.
+// What is not there any more, or not as it was kept, is seen before anything of ours
+// is taken away, and stays recorded.
 func TestReleaseOfWhatIsGone(t *testing.T) {
 	try(t, func(w takeover) {
 		w.switchTo()
-		w.must(w.host.Stop("hand.service"))
+		kept := func(name string) string { return filepath.Join(w.host.Layout.Adopted(), "1", name) }
 		for _, c := range w.host.Containers() {
 			if strings.HasPrefix(c.Name, "hand.adopted-") {
 				w.host.RemoveContainer(c.Name)
 			}
 		}
-		w.must(w.host.RemoveVolume("vat"))
-		w.must(w.host.CreateVolume("vat"))
-		w.must(os.Remove(filepath.Join(w.host.Layout.Adopted(), "1", "etc!x!one.kept")))
+		w.must(os.Remove(kept("etc!x!one.kept")))
+		w.must(os.WriteFile(kept("etc!systemd!system!plain.service.kept"), []byte("[Service]\nExecStart=/usr/bin/touch /pwned\n"), 0o600))
+		acts := w.host.Acts()
 		err := w.attempt(released...)
 		if err == nil {
 			t.Fatal("all is given back")
 		}
 		for _, want := range []string{
-			"container:hand: not given back: container ", "volume:vat: not given back: the volume is gone, and another has its name",
-			"file:/etc/x/one: not given back: the copy of /etc/x/one is gone",
+			"container:hand: cannot be given back: container ", "is gone", "file:/etc/x/one: cannot be given back: the copy of /etc/x/one is gone from " + kept("etc!x!one.kept"),
+			"unit:plain.service: cannot be given back: the copy of /etc/systemd/system/plain.service was changed: " + kept("etc!systemd!system!plain.service.kept"),
 		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("release: %v\nwant %q", err, want)
 			}
 		}
-		for _, what := range []string{"volume:vat", "container:hand"} {
-			if r, _ := w.ledger().Record(units.Target(what)); r.Adoption != nil || r.Origin == "released" {
+		if w.host.Acts() != acts {
+			t.Error("a release that is refused acts")
+		}
+		for _, what := range released {
+			if r, _ := w.ledger().Record(units.Target(what)); r.Adoption == nil || r.State != state.Live {
 				t.Errorf("%s is %s, %s", what, r.State, r.Origin)
 			}
+		}
+	})
+}
+
+// A volume that was made anew by other hands is not said to be given back: once, and
+// its name is free.
+func TestReleaseOfAnotherVolume(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		w.must(w.host.Stop("hand.service"))
+		w.must(w.host.RemoveVolume("vat"))
+		w.must(w.host.CreateVolume("vat"))
+		err := w.attempt(released...)
+		if want := "volume:vat: not given back: the volume is gone, and another has its name"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("release: %v\nwant %q", err, want)
+		}
+		if r, _ := w.ledger().Record("volume:vat"); r.Adoption != nil || r.Origin == "released" {
+			t.Errorf("volume:vat is %s, %s", r.State, r.Origin)
 		}
 		if len(w.host.Volumes()) != 1 {
 			t.Errorf("volumes: %v", w.host.Volumes())
 		}
-		if _, err := os.Lstat(w.host.Layout.Path("/etc/x/one")); err == nil {
-			t.Error("the file of ours is left")
+	})
+}
+
+// What its owner has put where a file was, after ours was gone or over ours, is not
+// replaced; he may let go of what was kept.
+func TestReleaseReplacesNothingOfOthers(t *testing.T) {
+	try(t, func(w takeover) {
+		one := w.host.Layout.Path("/etc/x/one")
+		full := w.set
+		w.switchTo()
+		w.must(os.WriteFile(one, []byte("changed\n"), 0o644))
+		if err := w.attempt("file:/etc/x/one"); err == nil || !strings.Contains(err.Error(), "somebody else has put something there") {
+			t.Errorf("release over a change: %v", err)
+		}
+		w.must(os.Remove(one))
+		w.set = slices.DeleteFunc(slices.Clone(full), func(r units.Resource) bool { return r.Address.ID == "f" })
+		w.switchTo()
+		w.must(os.WriteFile(one, []byte("new\n"), 0o644))
+		if err := w.attempt("file:/etc/x/one"); err == nil || !strings.Contains(err.Error(), "somebody else has put something there") {
+			t.Errorf("release over a new one: %v", err)
+		}
+		if text, err := os.ReadFile(one); string(text) != "new\n" {
+			t.Errorf("%q (%v)", text, err)
+		}
+		w.with(w.host.Connect, func(node *apply.Node) error {
+			_, err := node.Forget([]string{"file:/etc/x/one"})
+			return err
+		})
+		if r, _ := w.ledger().Record("file:/etc/x/one"); r.Adoption != nil {
+			t.Error("what was kept is not let go")
 		}
 	})
 }

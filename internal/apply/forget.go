@@ -30,15 +30,16 @@ func (n *Node) Forget(words []string) ([]state.Record, error) {
 	var errs []error
 	for _, word := range words {
 		r, err := n.named(word)
+		var more []state.Event
 		if err == nil {
-			err = letGo(r, declared[r.Target])
+			more, err = n.letGo(r, declared[r.Target])
 		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		forgotten = append(forgotten, r)
-		events = append(events, state.Event{Kind: state.EventForget, Target: r.Target, Why: "let go at its owner's word"})
+		events = append(events, more...)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -59,9 +60,47 @@ func (n *Node) settled() error {
 	return err
 }
 
-// letGo reports why a target cannot be let go. by is the resource that declares
+// letGo returns the events that let a target go, and what was adopted with it: the
+// copy that is kept of what had a name that is gone, or the place of which it was put
+// aside.
+func (n *Node) letGo(r state.Record, by units.Resource) ([]state.Event, error) {
+	const why = "let go at its owner's word"
+	if r.State == state.Retired && r.Adoption != nil && by.Address == (units.Address{}) {
+		events := []state.Event{{Kind: state.EventDiscard, Target: r.Target, Why: why}}
+		if aside, ok := n.Ledger.Record(units.Of(units.TargetContainer, r.Adoption.Aside)); ok && aside.State == state.Held {
+			events = append(events, state.Event{Kind: state.EventForget, Target: aside.Target, Why: why})
+		}
+		return events, nil
+	}
+	if err := mayLetGo(r, by); err != nil {
+		return nil, err
+	}
+	events := []state.Event{{Kind: state.EventForget, Target: r.Target, Why: why}}
+	of, ok := n.asideOf(r.Target)
+	switch {
+	case ok && len(of.Adoption.Files) > 0:
+		return nil, hint.Add(fmt.Errorf("%s: is %s, put aside, and so is the unit that ran it", r.Target, of.Target),
+			"meshgen release "+string(of.Target)+" gives both back")
+	case ok:
+		events = append(events, state.Event{Kind: state.EventDiscard, Target: of.Target, Why: string(r.Target) + ", which it was put aside as, was " + why})
+	}
+	return events, nil
+}
+
+// asideOf returns the record of what a container was before it was put aside under a
+// name; false where none was.
+func (n *Node) asideOf(t units.Target) (state.Record, bool) {
+	for _, r := range n.adopted() {
+		if t.Kind() == units.TargetContainer && r.Adoption.Aside == t.Name() {
+			return r, true
+		}
+	}
+	return state.Record{}, false
+}
+
+// mayLetGo reports why a target cannot be let go. by is the resource that declares
 // it, if any.
-func letGo(r state.Record, by units.Resource) error {
+func mayLetGo(r state.Record, by units.Resource) error {
 	switch {
 	case by.Address != units.Address{}:
 		next := "take it out of the manifest first; a switch then removes it, unless it is to be kept"

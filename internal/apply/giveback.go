@@ -129,7 +129,7 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 	if there && undone && (r.Adoption.What != wasFile || m.never(r.Target)) {
 		return s, false, nil // its owner changed it before we came to it
 	}
-	if there && !m.mayReplace(r, lies) {
+	if there && !mayReplace(r, lies) && !writtenBy(m.from, r.Target, map[units.Target]state.FileState{r.Target: lies}) {
 		return s, false, hint.Add(fmt.Errorf("%s: somebody else has put something there", f.Path),
 			"move that out of the way, then switch again; what it was is "+keptAs(f, kept))
 	}
@@ -142,11 +142,10 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 		s, err = durable.StageLink(f.Link, l.Root, f.Path, f.Owner[0], f.Owner[1], f.Time)
 		return s, true, err
 	}
-	s, err = durable.StageCopy(kept, l.Root, f.Path)
-	if errors.Is(err, fs.ErrNotExist) && !there {
-		// It was to be copied before anything was done: its owner took it away.
-		return s, false, nil
+	if words := wrongCopy(f, kept); words != "" {
+		return s, false, hint.Add(errors.New(words), "put that back as it was, then switch again")
 	}
+	s, err = durable.StageCopy(kept, l.Root, f.Path)
 	return s, true, err
 }
 
@@ -174,12 +173,6 @@ func isAsItWas(at string, f state.AdoptedFile, kept string) bool {
 		return true // no copy, and so nothing was done to it
 	}
 	return errWas == nil && errIs == nil && state.MetaOf(was) == state.MetaOf(is) && was.ModTime().Equal(is.ModTime())
-}
-
-// mayReplace reports whether what lies where something is to be put back is ours:
-// of a unit nothing is.
-func (m *move) mayReplace(r state.Record, lies state.FileState) bool {
-	return r.Adoption.What == wasFile && lies.Digest != "a directory"
 }
 
 // runBack has systemd and podman take up again what is given back: what has its

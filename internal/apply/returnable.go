@@ -1,0 +1,113 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// unreturnable refuses to begin giving back what could not be given back: ours would
+// be taken away, and nothing have its place.
+func (n *Node) unreturnable(b before, plan Plan, desired state.Generation) (units.Faults, error) {
+	var faults units.Faults
+	for _, r := range b.releases(desired) {
+		if _, asked := desired.Released[r.Target]; !asked {
+			continue
+		}
+		words := n.lacks(r)
+		if words == "" && r.Adoption.What != wasVolume && r.Adoption.What != wasNetwork { // used as they are: nothing is taken away for them
+			words = plan.Reason("release", string(r.Target)) // of what is lost
+		}
+		next := "put that back as it was; or let it go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
+		if words == "" {
+			var err error
+			if words, err = n.occupied(r); err != nil {
+				return nil, err
+			}
+			next = "move that out of the way first; or let what was there go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
+		}
+		if words != "" {
+			faults = append(faults, units.Fault{
+				Position: positionOf(desired, r.Resource), Message: fmt.Sprintf("%s: cannot be given back: %s", r.Target, words), Hint: next,
+			})
+		}
+	}
+	return faults, nil
+}
+
+// positionOf returns where a resource is declared, held or not; none where it is not.
+func positionOf(g state.Generation, a units.Address) units.Position {
+	if h, held := holding(g, a); held {
+		return h.Position
+	}
+	return byAddress(g)[a].Position
+}
+
+// lacks says which copy is gone or is not as it was made, of something that does not
+// lie in its place again; "" where there is none.
+func (n *Node) lacks(r state.Record) string {
+	for _, f := range r.Adoption.Files {
+		if f.Copy == "" {
+			continue
+		}
+		kept := filepath.Join(n.Layout.State, r.Adoption.Dir, f.Copy)
+		if words := wrongCopy(f, kept); words != "" && !lies(n.Layout.Path(f.Path), f) {
+			return words
+		}
+	}
+	if r.Adoption.What == wasContainer && r.Adoption.Aside == "" && r.Adoption.Dir != "" {
+		kept := filepath.Join(n.Layout.State, r.Adoption.Dir, inspection(r.Target))
+		if _, err := os.Lstat(kept); errors.Is(err, os.ErrNotExist) {
+			return "what podman said of it is gone from " + kept
+		}
+	}
+	return ""
+}
+
+// wrongCopy says that a copy is not there, or does not hold what was copied; "" where
+// it does.
+func wrongCopy(f state.AdoptedFile, kept string) string {
+	is, there, err := fileState(kept)
+	switch {
+	case err != nil:
+		return "the copy of " + f.Path + " cannot be read: " + err.Error()
+	case !there:
+		return "the copy of " + f.Path + " is gone from " + kept
+	case is.Digest != f.Digest:
+		return "the copy of " + f.Path + " was changed: " + kept
+	}
+	return ""
+}
+
+// lies reports whether a file has the content that it was adopted with.
+func lies(at string, f state.AdoptedFile) bool {
+	is, there, err := fileState(at)
+	return err == nil && there && is.Digest == f.Digest
+}
+
+// occupied says what lies where something is to be put back, and is not ours; "" where
+// nothing does.
+func (n *Node) occupied(r state.Record) (string, error) {
+	for _, f := range r.Adoption.Files {
+		at := n.Layout.Path(f.Path)
+		is, there, err := fileState(at)
+		if err != nil {
+			return "", err
+		}
+		if there && !isAsItWas(at, f, filepath.Join(n.Layout.State, r.Adoption.Dir, f.Copy)) && !mayReplace(r, is) {
+			return f.Path + ": somebody else has put something there", nil
+		}
+	}
+	return "", nil
+}
+
+// mayReplace reports whether what lies where something is to be put back is ours, by
+// what it says: of a unit nothing is, and of a file nothing that its owner made or
+// changed since.
+func mayReplace(r state.Record, lies state.FileState) bool {
+	return r.Adoption.What == wasFile && (lies.Digest == r.Digest || lies.Digest == r.Adoption.Files[0].Digest)
+}
