@@ -69,6 +69,9 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		if t.Kind != state.Takeover || t.Decision != state.Adopt {
 			continue
 		}
+		if a.keptAlready(t) {
+			continue
+		}
 		by := a.seen.observed.Taken[t.To]
 		switch by.What {
 		case wasUnit, wasQuadlet, wasMask, wasDropIn:

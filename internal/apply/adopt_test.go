@@ -459,6 +459,89 @@ func TestReleaseReplacesNothingOfOthers(t *testing.T) {
 	})
 }
 
+// without takes a resource out of the manifest.
+func (w *takeover) without(ids ...string) {
+	w.set = slices.DeleteFunc(slices.Clone(w.set), func(r units.Resource) bool { return slices.Contains(ids, r.Address.ID) })
+}
+
+// refused sees that an attempt is refused with words, and does nothing.
+func (w takeover) refused(t *testing.T, want string, release ...string) {
+	t.Helper()
+	acts := w.host.Acts()
+	if err := w.attempt(release...); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant %q", err, want)
+	}
+	if w.host.Acts() != acts {
+		t.Error("what is refused acts")
+	}
+}
+
+// The ledger has one adoption of a name: a second would lose the first.
+func TestAdoptTwiceIsRefused(t *testing.T) {
+	try(t, func(w takeover) {
+		full := w.set
+		w.switchTo()
+		w.without("h", "f")
+		w.switchTo()
+		w.must(w.host.RunContainer("hand", "localhost/probe:2"))
+		w.must(os.WriteFile(w.host.Layout.Path("/etc/x/one"), []byte("second\n"), 0o644))
+		w.set = full
+		w.refused(t, "container:hand cannot be adopted: what had the name before generation 1 is still kept")
+		w.refused(t, "file:/etc/x/one cannot be adopted: what had the name before generation 1 is still kept")
+	})
+}
+
+// What is put aside is not declared, nor adopted, under the name that it has then.
+func TestAsideIsNoTarget(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		w.step("container m/aside unit=aside name=hand.adopted-1")
+		w.set = w.manifest.resources()
+		for i := range w.set {
+			w.set[i].Policy = map[string]string{"takeover": "adopt"}
+		}
+		w.refused(t, "container:hand.adopted-1 is what container:hand was before it was adopted, put aside")
+	})
+}
+
+// What took the place of something that was adopted may have another name by now: it
+// would run beside what is given back.
+func TestReleaseOfAFormerName(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		w.step("container m/h unit=hand2 name=hand2")
+		w.set = w.manifest.resources()
+		w.switchTo()
+		w.refused(t, "container:hand: m/container/h at", "container:hand")
+		w.without("h")
+		w.switchTo()
+		w.switchTo("container:hand")
+		if r, _ := w.ledger().Record("container:hand"); r.Origin != "released" {
+			t.Errorf("container:hand is %s, %s", r.State, r.Origin)
+		}
+	})
+}
+
+// What could not be given back at once has its place left free until it is.
+func TestOwedReleaseComesFirst(t *testing.T) {
+	try(t, func(w takeover) {
+		was := w.found(false)
+		w.switchTo()
+		w.must(w.host.Stop("hand.service"))
+		w.must(w.host.RunContainer("hand", "localhost/probe:2"))
+		if err := w.attempt(released...); err == nil {
+			t.Fatal("all is given back")
+		}
+		w.host.RemoveContainer("hand")
+		for range 2 {
+			w.switchTo()
+			if diff := gocmp.Diff(was, w.found(false)); diff != "" {
+				t.Errorf("released (-was +is):\n%s", diff)
+			}
+		}
+	})
+}
+
 // A volume that was adopted has no copy: no policy has a switch remove it.
 func TestRemovedAdoptedVolumeStays(t *testing.T) {
 	try(t, func(w takeover) {

@@ -65,7 +65,7 @@ func (n *Node) settled() error {
 // aside.
 func (n *Node) letGo(r state.Record, by units.Resource) ([]state.Event, error) {
 	const why = "let go at its owner's word"
-	if r.State == state.Retired && r.Adoption != nil && by.Address == (units.Address{}) {
+	if (r.State == state.Retired || r.State == state.Found) && r.Adoption != nil && by.Address == (units.Address{}) {
 		events := []state.Event{{Kind: state.EventDiscard, Target: r.Target, Why: why}}
 		if aside, ok := n.Ledger.Record(units.Of(units.TargetContainer, r.Adoption.Aside)); ok && aside.State == state.Held {
 			events = append(events, state.Event{Kind: state.EventForget, Target: aside.Target, Why: why})

@@ -70,8 +70,11 @@ func (m *move) undoAdoptions(ctx context.Context) error {
 
 // releasedWhy says why something is given back.
 func (m *move) releasedWhy(r state.Record) string {
-	return cmp.Or(m.to.Released[r.Target], m.from.Released[r.Target], "the switch that adopted it did not stand")
+	return cmp.Or(m.to.Released[r.Target], m.from.Released[r.Target], notStood)
 }
+
+// notStood is why something is given back that nobody asked for.
+const notStood = "the switch that adopted it did not stand"
 
 // asideGone are the events that say that nothing has the name any more which a
 // container had while it was put aside.
@@ -273,6 +276,10 @@ func (m *move) containerBack(ctx context.Context, r state.Record) error {
 		return err // it went as its unit stopped, which makes it anew
 	}
 	podman := m.node.Podman
+	if o.Name != r.Target.Name() && o.Name != was.Aside {
+		return hint.Add(fmt.Errorf("%s: not given back: container %.12s, which it was, has been given the name %s", r.Target, o.ID, o.Name),
+			fmt.Sprintf("rename it to %s, then switch again", cmp.Or(was.Aside, r.Target.Name())))
+	}
 	if o.Name != r.Target.Name() {
 		if err := podman.RenameContainer(ctx, o.ID, r.Target.Name()); err != nil {
 			return fmt.Errorf("%s: not given back: %w", r.Target, err)

@@ -41,6 +41,10 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	in, barred := n.owedFirst(in, current)
+	if len(barred) > 0 {
+		return Prepared{From: current.Number, To: current.Number, Rejected: barred}, nil
+	}
 	base := current
 	if len(damaged) > 0 {
 		base.Converter = "" // no unit of it is taken over, only the contents of files
@@ -51,6 +55,9 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	}
 	if err := n.unclaimed(ctx); err != nil {
 		return Prepared{}, err
+	}
+	if faults := n.asidesDeclared(compiled.Generation); len(faults) > 0 {
+		return Prepared{From: current.Number, To: current.Number, Rejected: faults}, nil
 	}
 	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled, input: in}
 	p.before.lost = lost

@@ -1,8 +1,10 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"meshgen/internal/hint"
@@ -25,6 +27,10 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 			err = n.neverAdopted(r)
 		}
 		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := n.passedOn(r, in); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -57,6 +63,101 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 		}
 	}
 	return in, nil
+}
+
+// passedOn refuses to give back what had a name while the resource that took its place
+// is declared under another: there would be two of one service.
+func (n *Node) passedOn(r state.Record, in Input) error {
+	line := n.successors(r, in)
+	for _, d := range in.Resources {
+		if line[d.Address] && !slices.Contains(units.Targets(d), r.Target) {
+			return hint.Add(fmt.Errorf("%s: %s at %s took its place, and has another name by now: both would run", r.Target, d.Address, d.Position),
+				"take that out of the manifest and switch, then release")
+		}
+	}
+	return nil
+}
+
+// successors returns the addresses that the resource of a name has had, and those to
+// which moves and transfers have led since.
+func (n *Node) successors(r state.Record, in Input) map[units.Address]bool {
+	line := map[units.Address]bool{r.Resource: true}
+	for _, a := range r.Earlier {
+		line[a] = true
+	}
+	names := map[units.Target]bool{r.Target: true}
+	for a := range line {
+		for _, other := range n.Ledger.Of(a) {
+			names[other.Target] = true
+		}
+	}
+	for _, s := range n.Switches() {
+		if s.Generation <= r.Adoption.Generation {
+			continue
+		}
+		if g, err := state.ReadGeneration(n.Layout, s.Generation); err == nil { // of one that is pruned the ledger may know
+			follow(line, g.Moved)
+		}
+		for _, t := range s.Transitions {
+			if (t.Kind == state.Rename || t.Kind == state.Transfer) && names[t.From] {
+				line[t.Resource], names[t.To] = true, true
+			}
+		}
+	}
+	follow(line, in.Moved)
+	return line
+}
+
+// follow adds the addresses to which moves lead.
+func follow(line map[units.Address]bool, moved units.Moves) {
+	for _, a := range slices.Collect(maps.Keys(line)) {
+		_, _ = moved.Until(a, func(to units.Address) bool {
+			line[to] = true
+			return false
+		})
+	}
+}
+
+// owed reports whether something was to be given back before, and is not yet: by the
+// switch to the generation in force, or by one that did not stand.
+func owed(r state.Record, current state.Generation) bool {
+	_, asked := current.Released[r.Target]
+	return r.Adoption != nil && (asked || (r.State != state.Retired && r.Adoption.Generation > current.Number))
+}
+
+// owedFirst leaves out of an input, for one switch, what is to have the place of
+// something that is still to be given back: that is finished first.
+func (n *Node) owedFirst(in Input, current state.Generation) (Input, units.Faults) {
+	var taken []state.Holding
+	released := map[units.Target]string{}
+	for _, r := range n.adopted() {
+		if !owed(r, current) {
+			continue
+		}
+		why := cmp.Or(current.Released[r.Target], notStood)
+		for _, d := range in.Resources {
+			if !slices.Contains(units.Targets(d), r.Target) {
+				continue
+			}
+			released[r.Target] = why
+			i := slices.IndexFunc(taken, func(h state.Holding) bool { return h.Resource == d.Address })
+			if i < 0 {
+				taken = append(taken, state.Holding{Resource: d.Address, Position: d.Position})
+				i = len(taken) - 1
+			}
+			taken[i].Taken = append(taken[i].Taken, state.Transition{
+				Kind: state.Takeover, Resource: d.Address, To: r.Target, Decision: state.Hold, Policy: Operator,
+				Reason: "what it was is still to be given back, which is done first", Position: d.Position,
+			})
+		}
+	}
+	if len(taken) == 0 {
+		return in, nil
+	}
+	maps.Copy(released, in.Released)
+	in, _, faults := in.hold(taken, former{generation: current, records: n.records()})
+	in.Released = released
+	return in, faults
 }
 
 // heldReleased says of a resource that it is left out for what is given back.

@@ -15,7 +15,7 @@ import (
 func (n *Node) unreturnable(b before, plan Plan, desired state.Generation) (units.Faults, error) {
 	var faults units.Faults
 	for _, r := range b.releases(desired) {
-		if _, asked := desired.Released[r.Target]; !asked {
+		if _, asked := desired.Released[r.Target]; !asked || owed(r, b.generation) {
 			continue
 		}
 		words := n.lacks(r)
@@ -37,6 +37,35 @@ func (n *Node) unreturnable(b before, plan Plan, desired state.Generation) (unit
 		}
 	}
 	return faults, nil
+}
+
+// keptAlready refuses to adopt under a name of which an earlier adoption is kept: the
+// ledger would lose that one. So it does to adopt what is put aside itself.
+func (a *adoption) keptAlready(t state.Transition) bool {
+	r, _ := a.node.ledgerRecord(t.To)
+	if r.Adoption != nil {
+		a.fault(t, fmt.Sprintf("what had the name before generation %d is still kept, and there can be one at a time", r.Adoption.Generation),
+			fmt.Sprintf("move what is there out of the way, then meshgen release %s gives the former back, or meshgen forget %s lets go of it", t.To, t.To))
+		return true
+	}
+	return false
+}
+
+// asidesDeclared refuses to declare a name under which something is put aside: it is what
+// a release gives back.
+func (n *Node) asidesDeclared(desired state.Generation) units.Faults {
+	var faults units.Faults
+	for _, r := range desired.Resources {
+		for _, t := range units.Targets(r) {
+			if of, is := n.asideOf(t); is {
+				faults = append(faults, units.Fault{
+					Position: r.Position, Message: fmt.Sprintf("%s: %s is what %s was before it was adopted, put aside", r.Address, t, of.Target),
+					Hint: "give the resource another name",
+				})
+			}
+		}
+	}
+	return faults
 }
 
 // positionOf returns where a resource is declared, held or not; none where it is not.
