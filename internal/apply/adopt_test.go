@@ -504,6 +504,32 @@ func TestAsideIsNoTarget(t *testing.T) {
 	})
 }
 
+// Status tells of what is put aside, and is not as that has to be.
+func TestStatusTellsOfAsides(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		drift := func() (told string) {
+			w.with(w.host.Connect, func(node *apply.Node) error {
+				_, standings, err := node.Status(context.Background())
+				for _, s := range standings {
+					if slices.Contains(s.Targets, "container:hand.adopted-1") {
+						told = s.Drift
+					}
+				}
+				return err
+			})
+			return told
+		}
+		if told := drift(); told != "" {
+			t.Errorf("of one that is as it was left: %s", told)
+		}
+		w.host.RemoveContainer("hand.adopted-1")
+		if told, want := drift(), "is gone: container:hand cannot be given back"; told != want {
+			t.Errorf("%q, want %q", told, want)
+		}
+	})
+}
+
 // What took the place of something that was adopted may have another name by now: it
 // would run beside what is given back.
 func TestReleaseOfAFormerName(t *testing.T) {

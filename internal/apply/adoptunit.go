@@ -217,7 +217,8 @@ func (a *adoption) together(ctx context.Context) error {
 		group, commands := a.byUnit[unit], a.commands(unit)
 		a.goTogether(group, "by "+unit+", which would be taken away, podman runs", others, func(o host.Object) bool {
 			ours := o.Labels[units.MarkLabel] == group[0].Resource.String()
-			return !ours && !kept[o.ID] && (o.Unit == unit || ties[o.ID].Unit == unit || startsContainer(commands, o))
+			own := a.makes(unit, o) && !makesContainer(commands, o) // a Quadlet's, which goes and comes with it
+			return !ours && !own && !kept[o.ID] && (o.Unit == unit || ties[o.ID].Unit == unit || startsContainer(commands, o))
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.byID)) {

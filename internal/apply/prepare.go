@@ -56,7 +56,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if err := n.unclaimed(ctx); err != nil {
 		return Prepared{}, err
 	}
-	if faults := n.asidesDeclared(compiled.Generation); len(faults) > 0 {
+	if faults := n.asides(compiled.Generation); len(faults) > 0 {
 		return Prepared{From: current.Number, To: current.Number, Rejected: faults}, nil
 	}
 	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled, input: in}

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -51,9 +52,9 @@ func (a *adoption) keptAlready(t state.Transition) bool {
 	return false
 }
 
-// asidesDeclared refuses to declare a name under which something is put aside: it is what
+// asides refuses to declare a name under which something is put aside: it is what
 // a release gives back.
-func (n *Node) asidesDeclared(desired state.Generation) units.Faults {
+func (n *Node) asides(desired state.Generation) units.Faults {
 	var faults units.Faults
 	for _, r := range desired.Resources {
 		for _, t := range units.Targets(r) {
@@ -66,6 +67,32 @@ func (n *Node) asidesDeclared(desired state.Generation) units.Faults {
 		}
 	}
 	return faults
+}
+
+// asidesStand tells of each container that was put aside that is gone, goes by
+// another name or runs.
+func (n *Node) asidesStand(ctx context.Context, standings []Standing) error {
+	for i, s := range standings {
+		if len(s.Targets) != 1 {
+			continue
+		}
+		of, is := n.asideOf(s.Targets[0])
+		if !is || n.objects == nil {
+			continue
+		}
+		o, there, err := n.byID(ctx, of.Adoption.ID)
+		switch {
+		case err != nil:
+			return err
+		case !there:
+			standings[i].Drift = "is gone: " + string(of.Target) + " cannot be given back"
+		case o.Name != of.Adoption.Aside:
+			standings[i].Drift = "is " + o.Name + " by now: " + string(of.Target) + " cannot be given back"
+		case o.Running:
+			standings[i].Drift = "runs, beside what has its place"
+		}
+	}
+	return nil
 }
 
 // positionOf returns where a resource is declared, held or not; none where it is not.

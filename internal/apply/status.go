@@ -82,12 +82,15 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 		}
 	}
 	standings = append(standings, leftovers(records, declared, state.Live)...)
-	standings = append(standings, n.asides(leftovers(records, declared, state.Held))...)
+	standings = append(standings, n.asOf(leftovers(records, declared, state.Held))...)
+	if err := n.asidesStand(ctx, standings); err != nil {
+		return 0, nil, err
+	}
 	return g.Number, standings, n.activity(ctx, standings)
 }
 
 // asides says of what was put aside of which name it is kept.
-func (n *Node) asides(standings []Standing) []Standing {
+func (n *Node) asOf(standings []Standing) []Standing {
 	for _, r := range n.adopted() {
 		for i, s := range standings {
 			if r.Adoption.Aside != "" && s.Targets[0] == units.Of(units.TargetContainer, r.Adoption.Aside) {

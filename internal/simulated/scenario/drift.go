@@ -6,6 +6,8 @@ func drifts() []Scenario {
 		one  = `containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none"}}`
 		uses = `containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: ["net"], Volume: ["data:/data"]}}
 			networks: net: {}, volumes: data: {}`
+		empty = uses + `
+			volumes: data: policy: drift: "restore"`
 	)
 	ant := []string{"ant localhost/probe:1 running"}
 	volume, network := []string{"drift m/volume/data"}, []string{"drift m/network/net"}
@@ -38,8 +40,8 @@ func drifts() []Scenario {
 			begin,
 			{Do: "stop ant.service"},
 			{Do: "volume-rm m-data", Volumes: none()},
-			{Do: "switch", Text: uses, Volumes: []string{"m-data"}, Containers: none(), Transitions: volume},
-			{Do: "switch", Text: uses, Transitions: none()},
+			{Do: "switch", Text: empty, Volumes: []string{"m-data"}, Containers: none(), Transitions: volume},
+			{Do: "switch", Text: empty, Transitions: none()},
 		}},
 		{"a volume that was made anew by hand is let be", []Step{
 			begin,
