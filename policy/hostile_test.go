@@ -108,7 +108,7 @@ func hostile() map[string]struct {
 		"a billion locals":     {deciding(1<<30, constant(3)).bytes(), "has more than 50000 local variables in its function 0"},
 		"a body of 4 GiB":      {slices.Concat(header, section(10, slices.Concat(num(1), num(1<<32-1), ops(0, opEnd)))), "is cut off, or a length in it is wrong"},
 		"a long name":          {slices.Concat(header, section(7, slices.Concat(num(1), num(1<<32-1), ops('a')))), "is cut off, or a length in it is wrong"},
-		"much to fill":         {deciding(0, bytes.Repeat(code(constant(0), constant(0), constant(1<<16), ops(0xfc, 0x0b, 0)), 5000), constant(3)).bytes(), "has more than 4096 instructions that fill and copy memory in its function 0"},
+		"much to fill":         {deciding(0, bytes.Repeat(code(constant(0), constant(0), constant(1<<16), ops(0xfc, 0x0b, 0)), 129), constant(3)).bytes(), "has more than 128 instructions that fill and copy memory in its function 0"},
 		"wrong types inside":   {deciding(0, ops(0x42, 3)).bytes(), "cannot be run: "},
 		"nothing on its stack": {deciding(0, ops(opDrop)).bytes(), "cannot be run: "},
 	}

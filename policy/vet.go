@@ -17,8 +17,8 @@ const (
 	maxLocals  = 50_000  // of one function, as browsers have it
 	// maxBulk is how often a function may have the byte by which instructions
 	// begin that fill and copy memory: each may take milliseconds, and between
-	// them nothing looks at the deadline.
-	maxBulk = 4096
+	// them nothing looks at the deadline. What Go makes has at most 57.
+	maxBulk = 128
 )
 
 // The ids of the sections that are looked into.
