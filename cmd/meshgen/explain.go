@@ -92,7 +92,7 @@ func writeStory(w io.Writer, s apply.Story) error {
 		}
 		rows = append(rows, []string{e.Time.Local().Format(time.DateTime), generation, text})
 		if e.Policy != "" {
-			rows = append(rows, []string{"", "", decidedBy(e)})
+			rows = append(rows, []string{"", "", decidedBy(e.Policy, e.PolicySum, e.Facts)})
 		}
 	}
 	if err := writeTable(w, rows); err != nil {
@@ -109,14 +109,14 @@ func writeStory(w io.Writer, s apply.Story) error {
 }
 
 // decidedBy says which policy decided, and on what.
-func decidedBy(e apply.Telling) string {
-	text := "    decided by " + e.Policy
-	if e.PolicySum != "" {
-		text += fmt.Sprintf(", sha256 %.12s", e.PolicySum)
+func decidedBy(policy, sum string, facts map[string]string) string {
+	text := "    decided by " + policy
+	if sum != "" {
+		text += fmt.Sprintf(", sha256 %.12s", sum)
 	}
 	var read []string
-	for _, key := range slices.Sorted(maps.Keys(e.Facts)) {
-		read = append(read, key+" "+strconv.Quote(e.Facts[key]))
+	for _, key := range slices.Sorted(maps.Keys(facts)) {
+		read = append(read, key+" "+strconv.Quote(facts[key]))
 	}
 	if len(read) > 0 {
 		text += ", which read " + strings.Join(read, ", ")

@@ -80,8 +80,16 @@ func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
 		doc.failure = failureOf(p.Rejected)
 		return p, joinCode(writeJSON(cmd.OutOrStdout(), doc), exitRejected)
 	}
-	if err := writePlan(cmd.OutOrStdout(), p); err != nil || len(p.Rejected) == 0 {
+	if err := writePlan(cmd.OutOrStdout(), p); err != nil {
 		return p, err
+	}
+	if o.verbose {
+		if err := writeDecisions(cmd.OutOrStdout(), p.Transitions); err != nil {
+			return p, err
+		}
+	}
+	if len(p.Rejected) == 0 {
+		return p, nil
 	}
 	return p, placed(p.Rejected, p.of)
 }
@@ -193,6 +201,24 @@ func writeTransitions(w io.Writer, transitions []state.Transition) error {
 			row = append(row, why)
 		}
 		rows = append(rows, row)
+	}
+	return writeTable(w, rows)
+}
+
+// writeDecisions prints which policy decided what, and on which facts.
+func writeDecisions(w io.Writer, transitions []state.Transition) error {
+	var rows [][]string
+	for _, t := range transitions {
+		if t.Policy != "" {
+			what := fmt.Sprintf("%s %s %s: %s", t.Kind, t.Resource, shown(cmp.Or(t.To, t.From)), t.Decision)
+			rows = append(rows, []string{what}, []string{decidedBy(t.Policy, t.PolicySum, t.Facts)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\ndecided:"); err != nil {
+		return err
 	}
 	return writeTable(w, rows)
 }
