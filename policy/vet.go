@@ -17,7 +17,8 @@ const (
 	maxLocals  = 50_000  // of one function, as browsers have it
 	// maxBulk is how often a function may have the byte by which instructions
 	// begin that fill and copy memory: each may take milliseconds, and between
-	// them nothing looks at the deadline. What Go makes has at most 57.
+	// them nothing looks at the deadline. The example in Go has
+	// 57 in its largest function, and 12 MB of Go's own library had 107.
 	maxBulk = 128
 )
 
