@@ -58,9 +58,9 @@ func (h Holding) Command() string {
 	if len(names) == 0 {
 		return ""
 	}
-	command := "meshgen adopt"
+	words := []string{"meshgen", "adopt"}
 	for _, name := range names {
-		command += " " + string(name)
+		words = append(words, string(name))
 	}
-	return command
+	return strings.Join(words, " ")
 }

@@ -179,7 +179,10 @@ func toldHeld(h state.Holding) string {
 // for each pair.
 func writeTransitions(w io.Writer, transitions []state.Transition) error {
 	var rows [][]string
-	for i, t := range transitions {
+	var last state.Transition
+	for _, t := range transitions {
+		first := last.Kind != state.Rename || last.Resource != t.Resource // of the names of a rename
+		last = t
 		why := string(t.Decision)
 		if words := t.Why(); words != "" {
 			why += ": " + words
@@ -189,7 +192,7 @@ func writeTransitions(w io.Writer, transitions []state.Transition) error {
 			rows = append(rows, []string{string(t.Kind), t.Resource.String(), cmp.Or(shown(t.To), shown(t.From)), why})
 			continue
 		}
-		if i == 0 || transitions[i-1].Kind != state.Rename || transitions[i-1].Resource != t.Resource {
+		if first {
 			row := []string{string(t.Kind), t.Resource.String()}
 			if t.Decision != state.Migrate {
 				row = append(row, why)

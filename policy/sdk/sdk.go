@@ -81,7 +81,7 @@ func Default(f Facts) (Decision, string) {
 	case "remove":
 		return remove(f.Text("kind"), data)
 	case "drift":
-		return drift(f.Text("change"), data)
+		return drift(f)
 	}
 	return Refuse, "of this nothing is known here"
 }
@@ -96,10 +96,10 @@ func remove(kind string, data bool) (Decision, string) {
 	return Keep, "it holds data"
 }
 
-func drift(change string, data bool) (Decision, string) {
-	switch change {
+func drift(f Facts) (Decision, string) {
+	switch f.Text("change") {
 	case "gone":
-		if data {
+		if f.Is("data") {
 			return Refuse, "it held data, and an empty one would take its place"
 		}
 	case "directory":
