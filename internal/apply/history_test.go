@@ -330,7 +330,7 @@ func (p *play) run(m manifest, act act) (r run) {
 		in.Adopt = []units.Target{act.target}
 	case "release":
 		if in, err = node.Releasing(in, []string{string(act.target)}); err != nil {
-			if adopted && mayRelease(declared, leaves) {
+			if adopted && mayRelease(declared, leaves) && !errors.Is(err, apply.ErrPassedOn) {
 				p.Errorf("not given back: %v", err)
 			}
 			r.prepared.Rejected = units.Faults{{Message: err.Error()}}
