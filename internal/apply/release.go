@@ -67,16 +67,18 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 
 // ErrPassedOn is why something is not given back that would run beside what took its
 // place.
-var ErrPassedOn = errors.New("took its place, and has another name by now: both would run")
+var ErrPassedOn = errors.New("took its place, and has another name or address by now: both would run")
 
 // passedOn refuses to give back what had a name while the resource that took its place
-// is declared under another: there would be two of one service.
+// is declared under another, or at another address than it has: there would be two of
+// one service.
 func (n *Node) passedOn(r state.Record, in Input) error {
 	line := n.successors(r, in)
 	for _, d := range in.Resources {
-		if line[d.Address] && !slices.Contains(units.Targets(d), r.Target) {
+		has := slices.Contains(units.Targets(d), r.Target)
+		if (line[d.Address] && !has) || (has && d.Address != r.Resource) {
 			return hint.Add(fmt.Errorf("%s: %s at %s %w", r.Target, d.Address, d.Position, ErrPassedOn),
-				"take that out of the manifest and switch, then release")
+				"switch first, where it only moves; else take it out of the manifest and switch, then release")
 		}
 	}
 	return nil
