@@ -96,7 +96,7 @@ func TestHoldLeavesAPastAlone(t *testing.T) {
 		}
 	}
 	for range 2 {
-		r := v.Exec("meshgen", "switch")
+		r := v.Exec("meshgen", "switch", "--verbose")
 		if r.Code != 0 {
 			t.Fatalf("switch: %+v", r)
 		}
@@ -131,7 +131,7 @@ func TestHoldLeavesAPastAlone(t *testing.T) {
 	untouched("after a boot")
 
 	v.Run("sh", "-ec", "podman rm --force --time=0 byhand; podman volume rm hisdata; rm /etc/his.conf")
-	if r := v.Exec("meshgen", "switch"); r.Code != 0 || strings.Contains(r.Stderr, "m/container/after") || !strings.Contains(r.Stderr, "m/container/quad: held") {
+	if r := v.Exec("meshgen", "switch", "--verbose"); r.Code != 0 || strings.Contains(r.Stderr, "m/container/after") || !strings.Contains(r.Stderr, "m/container/quad: held") {
 		t.Errorf("switch: %+v", r)
 	}
 	v.mustRun("byhand", "m-after", "m-free", "m-ondata", "quad")
