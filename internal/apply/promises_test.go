@@ -444,6 +444,13 @@ func (p *play) leftAnother(m manifest) bool {
 // crowded reports whether a network is to have the subnet of one that stays for what
 // is masked.
 func (p *play) crowded(m manifest) bool {
+	has := map[string]bool{} // one that is held as it was has its former subnet
+	for _, d := range m {
+		if d.address.Kind == units.KindNetwork && d.subnet() != "" && has[d.subnet()] {
+			return true
+		}
+		has[d.subnet()] = true
+	}
 	for _, n := range p.host.Networks() {
 		if !p.maskedUses(units.Of(units.TargetNetwork, n.Name)) {
 			continue
