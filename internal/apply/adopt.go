@@ -85,7 +85,7 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		case wasContainer, wasVolume, wasNetwork:
 			objects = append(objects, t) // their units come first
 		case units.TargetPod:
-			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the container another name, or remove the pod by hand")
+			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the declared one another name, or remove the pod by hand")
 		case units.TargetSecret:
 			a.fault(t, "podman cannot rename a secret, and what it holds is not copied", "give the declared one another name, or refer to it by its name and do not declare it")
 		default:
@@ -228,7 +228,7 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 		switch {
 		case strings.HasPrefix(path, "/usr/"):
 			d.barred = true
-			a.fault(t, unit+" is defined by "+path+", which is a package's", "disable it by hand, "+holdIt)
+			a.fault(t, unit+" is defined by "+path+", which is a package's", "give the resource another name, "+holdIt)
 		case strings.HasPrefix(path, "/run/systemd/transient/"):
 			d.barred = true
 			a.fault(t, unit+" is transient: systemd alone has its definition", "stop it by hand, "+holdIt)

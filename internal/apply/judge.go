@@ -31,7 +31,7 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 			t = j.decide(ctx, ask, t)
 		}
 		own := ownRefusal(t)
-		t, hint := j.hold(t)
+		t, hint := j.permit(t)
 		if own != "" {
 			hint = own
 		}
@@ -141,10 +141,10 @@ func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) st
 	return t
 }
 
-// hold holds to what no policy may decide otherwise, and puts what was decided in
+// permit refuses what no policy may decide so, and puts what was decided in
 // words, with what to do next where it was refused. Transitions that nobody has to
 // decide get words alone.
-func (j judgement) hold(t state.Transition) (decided state.Transition, hint string) {
+func (j judgement) permit(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
 		if t.Decision == state.Refuse {
@@ -176,7 +176,7 @@ func (j judgement) hold(t state.Transition) (decided state.Transition, hint stri
 func (j judgement) rename(t state.Transition) (decided state.Transition, hint string) {
 	switch {
 	case t.From.Kind() == units.TargetVolume:
-		return holdVolume(t)
+		return permitVolume(t)
 	case t.Decision == state.Refuse:
 		return t, fmt.Sprintf("give it back the name %s, or allow it with policy: rename: \"follow\"", t.From.Name())
 	}

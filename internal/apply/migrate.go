@@ -48,8 +48,8 @@ const (
 	originCopy    = "copy"
 )
 
-// holdVolume holds the rename of a volume to what keeps its data.
-func holdVolume(t state.Transition) (decided state.Transition, hint string) {
+// permitVolume refuses the rename of a volume that would leave its data behind.
+func permitVolume(t state.Transition) (decided state.Transition, hint string) {
 	if t.Decision == state.Migrate {
 		t.Reason = "its data is copied, and " + string(t.From) + " stays as it is, held"
 		return t, ""
