@@ -26,12 +26,45 @@ type entry struct {
 
 // lookup returns the container that has a name in the storage of the machine
 // below root. The error is for an index that is not there, cannot be read or is
-// not understood: it says nothing of the name then. The files are replaced by a
-// rename, so that they can be read without their lock.
+// not understood: it says nothing of the name then.
 func lookup(root, name string) (e entry, taken bool, err error) {
-	dirs, err := storageDirs(root)
+	all, err := entries(root)
 	if err != nil {
 		return entry{}, false, err
+	}
+	e, taken = named(all, name)
+	return e, taken, nil
+}
+
+// named returns the one of that name.
+func named(all []entry, name string) (e entry, ok bool) {
+	i := slices.IndexFunc(all, func(e entry) bool { return slices.Contains(e.Names, name) })
+	if i < 0 {
+		return entry{}, false
+	}
+	return all[i], true
+}
+
+// Names returns the id of each container in podman's storage by its names, without
+// a run of podman. The error is as that of an index which says nothing: it is not
+// there, cannot be read or is not understood.
+func Names(root string) (map[string]string, error) {
+	all, err := entries(root)
+	ids := map[string]string{}
+	for _, e := range all {
+		for _, name := range e.Names {
+			ids[name] = e.ID
+		}
+	}
+	return ids, err
+}
+
+// entries returns all containers in the storage of the machine below root. The files
+// are replaced by a rename, so that they can be read without their lock.
+func entries(root string) ([]entry, error) {
+	dirs, err := StorageDirs(root)
+	if err != nil {
+		return nil, err
 	}
 	var indexes []string
 	for _, dir := range dirs {
@@ -39,8 +72,9 @@ func lookup(root, name string) (e entry, taken bool, err error) {
 		indexes = append(indexes, found...)
 	}
 	if len(indexes) == 0 {
-		return entry{}, false, fmt.Errorf("%s: no containers' index", strings.Join(dirs, ", "))
+		return nil, fmt.Errorf("%s: no containers' index", strings.Join(dirs, ", "))
 	}
+	var all []entry
 	for _, dir := range indexes {
 		for _, file := range []string{"containers.json", "volatile-containers.json"} {
 			text, err := os.ReadFile(filepath.Join(dir, file)) //nolint:gosec // of podman's storage
@@ -48,32 +82,28 @@ func lookup(root, name string) (e entry, taken bool, err error) {
 				continue
 			}
 			if err != nil {
-				return entry{}, false, err
+				return nil, err
 			}
-			if e, taken, err = named(text, name); err != nil || taken {
-				return e, taken, err
+			some, err := parse(text)
+			if err != nil {
+				return nil, err
 			}
+			all = append(all, some...)
 		}
 	}
-	return entry{}, false, nil
+	return all, nil
 }
 
-// named returns the container of that name in the text of an index.
-func named(text []byte, name string) (e entry, ok bool, err error) {
-	var all []entry
-	if err := json.Unmarshal(text, &all); err != nil {
-		return entry{}, false, err
-	}
-	i := slices.IndexFunc(all, func(e entry) bool { return slices.Contains(e.Names, name) })
-	if i < 0 {
-		return entry{}, false, nil
-	}
-	return all[i], true, nil
+// parse returns the containers in the text of an index.
+func parse(text []byte) (all []entry, err error) {
+	err = json.Unmarshal(text, &all)
+	return all, err
 }
 
-// storageDirs returns where podman's storage keeps its indexes: below its graph
-// root or, where it is transient, below its run root, containers-storage.conf(5).
-func storageDirs(root string) ([]string, error) {
+// StorageDirs returns where podman's storage keeps its indexes: its graph root,
+// which has the volumes too, and its run root, where it is transient:
+// containers-storage.conf(5).
+func StorageDirs(root string) ([]string, error) {
 	keys := []string{"graphroot", "runroot"}
 	dirs := []string{"/var/lib/containers/storage", "/run/containers/storage"}
 	for _, path := range []string{"etc/containers/storage.conf", "usr/share/containers/storage.conf"} {

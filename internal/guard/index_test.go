@@ -77,11 +77,13 @@ func FuzzNamed(f *testing.F) {
 	f.Add([]byte(index[:400]), "ant")
 	f.Add([]byte(`[{"names":null,"created":"","flags":[]}]`), "")
 	f.Add([]byte("null"), "a")
+	f.Add([]byte("[null]"), "a")
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
-		e, taken, err := named(text, name)
-		if err != nil && taken {
-			t.Error("an error, and taken")
+		all, err := parse(text)
+		if err != nil {
+			return
 		}
+		e, taken := named(all, name)
 		if taken && !slices.Contains(e.Names, name) {
 			t.Errorf("%q is not among %q", name, e.Names)
 		}

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
+
+	"meshgen/internal/guard"
 )
 
 // Store is where podman keeps what it knows of containers, volumes and networks,
@@ -22,33 +23,8 @@ type Store struct {
 // Containers returns the id of each container by its names. known is false where
 // there is no index, or none that can be read.
 func (s Store) Containers() (ids map[string]string, known bool) {
-	ids = map[string]string{}
-	// One for those that outlive a boot, one for those with --rm.
-	indexes, _ := filepath.Glob(filepath.Join(s.graphRoot(), "*-containers", "*containers.json")) // the pattern is good
-	for _, path := range indexes {
-		text, err := os.ReadFile(path) //nolint:gosec // below the graph root
-		if err != nil || !readIndex(text, ids) {
-			return nil, false
-		}
-	}
-	return ids, len(indexes) > 0
-}
-
-// readIndex adds the containers of an index of c/storage.
-func readIndex(text []byte, ids map[string]string) bool {
-	var list []struct {
-		ID    string   `json:"id"`
-		Names []string `json:"names"`
-	}
-	if json.Unmarshal(text, &list) != nil {
-		return false
-	}
-	for _, c := range list {
-		for _, name := range c.Names {
-			ids[name] = c.ID
-		}
-	}
-	return true
+	ids, err := guard.Names(s.Root)
+	return ids, err == nil
 }
 
 // Network returns the network of that name, with its id and its labels; there is
@@ -72,27 +48,13 @@ func (s Store) Network(name string) (o Object, there bool) {
 // VolumeMade returns when the volume of that name was made: podman writes below
 // its directory, and not into it. there is false where none is seen.
 func (s Store) VolumeMade(name string) (made time.Time, there bool) {
-	info, err := os.Lstat(filepath.Join(s.graphRoot(), "volumes", name))
+	dirs, err := guard.StorageDirs(s.Root)
+	if err != nil {
+		return made, false
+	}
+	info, err := os.Lstat(filepath.Join(dirs[0], "volumes", name))
 	if err != nil || !info.IsDir() {
 		return made, false
 	}
 	return info.ModTime(), true
-}
-
-var graphRootKey = regexp.MustCompile(`(?m)^\s*graphroot\s*=\s*"([^"]+)"`)
-
-// graphRoot returns where containers are stored. The first file that is there
-// counts.
-func (s Store) graphRoot() string {
-	for _, path := range []string{"etc/containers/storage.conf", "usr/share/containers/storage.conf"} {
-		text, err := os.ReadFile(filepath.Join(s.Root, path)) //nolint:gosec // of the machine
-		if err != nil {
-			continue
-		}
-		if m := graphRootKey.FindSubmatch(text); m != nil {
-			return filepath.Join(s.Root, string(m[1]))
-		}
-		break
-	}
-	return filepath.Join(s.Root, "var/lib/containers/storage")
 }

@@ -77,10 +77,3 @@ func TestStoreKnowsANetworkByItsLabels(t *testing.T) {
 		}
 	}
 }
-
-func FuzzReadIndex(f *testing.F) {
-	f.Add([]byte(lasting))
-	f.Add([]byte(volatile))
-	f.Add([]byte(`[null]`))
-	f.Fuzz(func(_ *testing.T, text []byte) { readIndex(text, map[string]string{}) })
-}
