@@ -60,14 +60,25 @@ func Definitions(root string, names []string) map[string]string {
 	return found
 }
 
-func definition(root, service string) string {
+func definition(root, unit string) string {
+	paths := unitFiles(root, unit)
+	if len(paths) == 0 {
+		return ""
+	}
+	return paths[0]
+}
+
+// unitFiles returns the unit files of that name that are not of meshgen, the
+// strongest first.
+func unitFiles(root, unit string) []string {
+	var paths []string
 	for _, dir := range unitDirs {
-		path := filepath.Join(root, dir, service)
+		path := filepath.Join(root, dir, unit)
 		if info, err := os.Lstat(path); err == nil && !ownLink(root, path, info) {
-			return path
+			paths = append(paths, path)
 		}
 	}
-	return ""
+	return paths
 }
 
 // ownLink reports whether a unit file is one of the links with which a switch
@@ -96,13 +107,7 @@ func Quadlets(root string) map[string]string {
 // Definers returns every definition of a unit on the machine that is not of
 // meshgen, the strongest first: one that is taken away leaves the next in force.
 func Definers(root, unit string) []string {
-	var paths []string
-	for _, dir := range unitDirs {
-		path := filepath.Join(root, dir, unit)
-		if info, err := os.Lstat(path); err == nil && !ownLink(root, path, info) {
-			paths = append(paths, path)
-		}
-	}
+	paths := unitFiles(root, unit)
 	eachQuadlet(root, func(service, path string) {
 		if service == unit {
 			paths = append(paths, path)
