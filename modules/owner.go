@@ -63,7 +63,7 @@ func namesOf(d *declared) []units.Target {
 		units.Of("quadlet", units.QuadletFile(d.Resource)),
 	}
 	if d.Address.Kind == units.KindPod {
-		// podman has one set of names for pods and containers.
+		// a command by hand would mean either: pods and containers have one set of names.
 		names = append(names, units.Of(units.TargetContainer, object.Name()), units.Infra(d.Resource))
 	}
 	return names

@@ -159,7 +159,7 @@ func TestPodsThatAreFoundAreLeft(t *testing.T) {
 	if got := strings.TrimSpace(v.Run("podman", "ps", "--filter=name=found", "--format={{.State}}")); got != "running" {
 		t.Errorf("what is in the found pod is %q", got)
 	}
-	v.WriteManifest(pod("found", "x", "y", "two")) // to podman pods and containers have one set of names
+	v.WriteManifest(pod("found", "x", "y", "two")) // pods and containers have one set of names here
 	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "pod:found is taken: container") {
 		t.Errorf("a found container of a pod's name: %+v", r)
 	}

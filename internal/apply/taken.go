@@ -67,8 +67,8 @@ func (n *Node) taken(
 	return taken, nil
 }
 
-// podHolds reports whether a pod that is not ours has the name of a container: to
-// podman that is one name.
+// podHolds reports whether a pod that is not ours has the name of a container: podman
+// lets both have it, and a command by hand would mean either.
 func (n *Node) podHolds(ctx context.Context, t units.Target) (bool, error) {
 	if n.objects == nil || t.Kind() != units.TargetContainer {
 		return false, nil
