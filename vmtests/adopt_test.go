@@ -185,29 +185,39 @@ containers: x: {name: "x", ` + probe + `}`))
 // A switch that adopts is killed at its calls, every other time with the power cut
 // as well. The recovery ends with all adopted or all given back.
 func TestAdoptKilled(t *testing.T) {
-	killed(t, func(v *Machine) { v.WriteManifest(single(fmt.Sprintf(successor, ""))) }, "meshgen", "switch")
+	v, was := bootFound(t)
+	v.WriteManifest(single(fmt.Sprintf(successor, "")))
+	takeover{v, everything, was, v.before, v.adopted}.killed("adopt", 12)
 }
 
 // So is one that gives back.
 func TestReleaseKilled(t *testing.T) {
-	killed(t, func(v *Machine) {
-		v.WriteManifest(single(fmt.Sprintf(successor, "")))
-		v.Run(append([]string{"meshgen", "adopt"}, everything...)...)
-	}, append([]string{"meshgen", "release"}, everything...)...)
+	v, was := bootFound(t)
+	v.WriteManifest(single(fmt.Sprintf(successor, "")))
+	takeover{v, everything, was, v.before, v.adopted}.killed("release", 12)
 }
 
-// killed runs a command, killed at one call after the other, each after begin has
-// made what it begins from; what was found has to be there wholly, or not at all.
-func killed(t *testing.T, begin func(*Machine), command ...string) {
-	t.Helper()
-	v, was := bootFound(t)
-	begin(v)
+// takeover is a machine whose things are adopted and given back.
+type takeover struct {
+	*Machine
+	names   []string      // of what is adopted
+	was     string        // how all looked before
+	before  func() string // how it looks now
+	adopted func() string // what is not adopted of it; "" where all is
+}
+
+// killed runs meshgen adopt or release, killed at one call after the other; what was
+// found has to be there wholly, or to be adopted wholly.
+func (v takeover) killed(verb string, sampled int) {
+	v.t.Helper()
+	command := append([]string{"meshgen", verb}, v.names...)
+	v.begin(verb)
 	v.Run(slices.Concat([]string{"nth", "-bus", "-log=/run/nth.log"}, command)...)
 	total := strings.Count(v.ReadFile("/run/nth.log"), "\n")
+	all := points(v.t.(*testing.T), total, sampled)
 	ran := 0
-	for i, n := range points(t, total, 12) {
-		v.release(was)
-		begin(v)
+	for i, n := range all {
+		v.begin(verb)
 		v.Exec(slices.Concat([]string{"nth", "-bus", "-log=/run/nth.log", "-kill=" + strconv.Itoa(n)}, command)...)
 		calls := strings.Split(strings.TrimSpace(v.ReadFile("/run/nth.log")), "\n")
 		at := calls[len(calls)-1]
@@ -221,24 +231,29 @@ func killed(t *testing.T, begin func(*Machine), command ...string) {
 			v.Boot()
 		}
 		if r := v.Exec("meshgen", "recover"); r.Code != 0 {
-			t.Errorf("%s: recover: %+v", at, r)
+			v.t.Errorf("%s: recover: %+v", at, r)
 		}
-		if wrong := v.adopted(); wrong != "" && v.before() != was {
-			t.Errorf("%s: neither adopted: %s\nnor as it was:\n%s", at, wrong, cmp.Diff(was, v.before()))
+		if wrong := v.adopted(); wrong != "" && v.before() != v.was {
+			v.t.Fatalf("%s: neither adopted: %s\nnor as it was:\n%s", at, wrong, cmp.Diff(v.was, v.before()))
 		}
 	}
-	t.Logf("killed %d times", ran)
+	v.t.Logf("killed %d times", ran)
+	if ran < len(all)*3/4 {
+		v.t.Errorf("killed %d times only, at %d points", ran, len(all))
+	}
 }
 
-// release has all given back that is adopted.
-func (v *Machine) release(was string) {
+// begin has all given back, or adopted, which the verb is to do the other way.
+func (v takeover) begin(verb string) {
 	v.t.Helper()
-	if v.before() == was {
-		return
+	if v.before() != v.was {
+		v.Run(append([]string{"meshgen", "release"}, v.names...)...)
+		if diff := cmp.Diff(v.was, v.before()); diff != "" {
+			v.t.Fatalf("released (-was +is):\n%s", diff)
+		}
 	}
-	v.Run(append([]string{"meshgen", "release"}, everything...)...)
-	if diff := cmp.Diff(was, v.before()); diff != "" {
-		v.t.Fatalf("released (-was +is):\n%s", diff)
+	if verb == "release" {
+		v.Run(append([]string{"meshgen", "adopt"}, v.names...)...)
 	}
 }
 

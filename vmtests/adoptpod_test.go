@@ -4,8 +4,6 @@ package vmtests
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -134,48 +132,16 @@ func TestAdoptOfAPodThatFailsGivesBack(t *testing.T) {
 // A switch that adopts pods is killed at its calls, every other time with the power
 // cut as well. The recovery ends with all adopted or all given back.
 func TestAdoptOfAPodKilled(t *testing.T) {
-	podsKilled(t, func(v *Machine) { v.WriteManifest(podsSuccessor("adopt", "")) }, "meshgen", "switch")
+	v, was := bootPods(t)
+	v.WriteManifest(podsSuccessor("adopt", ""))
+	takeover{v, podded, was, v.podsBefore, v.podsAdopted}.killed("adopt", 16)
 }
 
 // So is one that gives them back.
 func TestReleaseOfAPodKilled(t *testing.T) {
-	podsKilled(t, func(v *Machine) {
-		v.WriteManifest(podsSuccessor("adopt", ""))
-		v.Run(append([]string{"meshgen", "adopt"}, podded...)...)
-	}, append([]string{"meshgen", "release"}, podded...)...)
-}
-
-func podsKilled(t *testing.T, begin func(*Machine), command ...string) {
-	t.Helper()
 	v, was := bootPods(t)
-	begin(v)
-	v.Run(slices.Concat([]string{"nth", "-bus", "-log=/run/nth.log"}, command)...)
-	total := strings.Count(v.ReadFile("/run/nth.log"), "\n")
-	for i, n := range points(t, total, 16) {
-		if v.podsBefore() != was {
-			v.Run(append([]string{"meshgen", "release"}, podded...)...)
-			v.mustBeFoundPods("released", was)
-		}
-		begin(v)
-		v.Exec(slices.Concat([]string{"nth", "-bus", "-log=/run/nth.log", "-kill=" + strconv.Itoa(n)}, command)...)
-		calls := strings.Split(strings.TrimSpace(v.ReadFile("/run/nth.log")), "\n")
-		at := calls[len(calls)-1]
-		if !strings.HasSuffix(at, ": killed") {
-			continue
-		}
-		t.Log(at)
-		if slices.Contains(reboots(i), true) {
-			at += ", and the power cut"
-			v.PowerCut()
-			v.Boot()
-		}
-		if r := v.Exec("meshgen", "recover"); r.Code != 0 {
-			t.Errorf("%s: recover: %+v", at, r)
-		}
-		if wrong := v.podsAdopted(); wrong != "" && v.podsBefore() != was {
-			t.Fatalf("%s: neither adopted: %s\nnor as it was:\n%s", at, wrong, cmp.Diff(was, v.podsBefore()))
-		}
-	}
+	v.WriteManifest(podsSuccessor("adopt", ""))
+	takeover{v, podded, was, v.podsBefore, v.podsAdopted}.killed("release", 16)
 }
 
 // A pod that a unit runs is refused, and nothing in it touched: the unit would start

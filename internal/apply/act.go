@@ -391,7 +391,8 @@ func (m *move) confirm(ctx context.Context) error {
 		if slices.Contains(m.plan.Touched(), u.Name) {
 			continue // where it was not given its job, nothing is known of it
 		}
-		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && r.State == state.Live && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) {
+		if r, ok := m.node.Ledger.Record(units.Of(units.TargetUnit, u.Name)); ok && r.State == state.Live && (r.Due || r.Started == "") && !slices.Contains(names, u.Name) &&
+			m.seen.observed.Overridden[r.Target] == "" {
 			names = append(names, u.Name)
 		}
 	}

@@ -434,7 +434,8 @@ func (p *planner) keptUnit(r state.Record, u state.Unit, seen host.Unit) {
 	switch {
 	case seen.Load == "masked": // its owner's word
 	case p.booted(r, u, seen):
-		if seen.Active != "activating" || seen.Sub == "auto-restart" {
+		settled := seen.Active != "activating" || seen.Sub == "auto-restart"
+		if settled && p.seen.observed.Overridden[r.Target] == "" { // else it is by the owner's definition that it runs now
 			p.plan.Confirm = append(p.plan.Confirm, u.Name)
 		}
 	case !seen.Up() && r.Due && r.DueWhy == state.Last && r.Invocation != p.seen.invocations[u.Name]: // it had its job since
