@@ -214,7 +214,7 @@ func (v takeover) killed(verb string, sampled int) {
 	v.begin(verb)
 	v.Run(slices.Concat([]string{"nth", "-bus", "-log=/run/nth.log"}, command)...)
 	total := strings.Count(v.ReadFile("/run/nth.log"), "\n")
-	all := points(v.t.(*testing.T), total, sampled)
+	all := points(v.t, total, sampled)
 	ran := 0
 	for i, n := range all {
 		v.begin(verb)

@@ -22,7 +22,7 @@ func everyPoint() bool { return os.Getenv("MESHGEN_EVERY_POINT") == "1" }
 // evenly, and the same ones each time: one that goes wrong now and then would tell
 // nothing of the change that is tested. $MESHGEN_POINTS, two numbers with a dash between,
 // has those from the one to the other.
-func points(t *testing.T, total, sampled int) []int {
+func points(t testing.TB, total, sampled int) []int {
 	t.Helper()
 	first, last, step := 1, total+total/20, 1
 	if asked := os.Getenv("MESHGEN_POINTS"); asked != "" {
