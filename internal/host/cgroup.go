@@ -11,7 +11,7 @@ import (
 // does with --cgroups=split, which Quadlet sets. The service outlives it by as
 // long as podman takes to clean up, a tenth of a second or more.
 func (s *Systemd) PayloadEnded(controlGroup string) bool {
-	service := filepath.Join("/sys/fs/cgroup", controlGroup)
+	service := filepath.Join(cgroupMount, controlGroup)
 	payloads, err := filepath.Glob(filepath.Join(service, "libpod-payload-*"))
 	if err != nil {
 		return false
@@ -30,25 +30,91 @@ func (s *Systemd) PayloadEnded(controlGroup string) bool {
 	return err == nil
 }
 
-// OwnUnit returns the unit of the system manager that this process runs in, by its
-// cgroup; "" where that is none, as in a user's session.
-func OwnUnit() string { return unitOf("self") }
+// cgroupMount is where systemd has its cgroups: cgroups(7), version 2.
+const cgroupMount = "/sys/fs/cgroup"
 
-// unitOf is OwnUnit of another process.
-func unitOf(pid string) string {
+// OwnUnit returns the service of the system manager that this process runs in, by its
+// cgroup; "" where that is none, as in a user's session.
+func OwnUnit() string { return serviceOf("self") }
+
+// serviceOf is OwnUnit of another process.
+func serviceOf(pid string) string {
+	unit := UnitOf(cgroupOf(pid))
+	if !strings.HasSuffix(unit, ".service") || strings.HasPrefix(unit, "user@") {
+		return "" // what runs in user@.service is of the user's own manager
+	}
+	return unit
+}
+
+// cgroupOf returns the cgroup of a process below the cgroup2 mount, from its "/" on.
+func cgroupOf(pid string) string {
 	text, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup")) //nolint:gosec // of the kernel's
 	if err != nil {
 		return ""
 	}
 	for line := range strings.Lines(string(text)) {
-		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !ok || strings.HasPrefix(path, "/user.slice/") {
+		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
+			return strings.TrimSuffix(path, " (deleted)")
+		}
+	}
+	return ""
+}
+
+// UnitOf returns the unit of the system manager that a cgroup is of, given its path
+// below the cgroup2 mount, as sd_pid_get_unit(3) does: the first below the slices.
+// What lies below that is of the unit's own making. It is "" where that is none, as
+// for what no unit was started for.
+//
+// What a user's manager runs is of user@1000.service, and what was logged in of
+// session-1.scope.
+func UnitOf(cgroup string) string {
+	for name := range strings.SplitSeq(strings.TrimPrefix(cgroup, "/"), "/") {
+		// systemd puts a _ before a name that the kernel could take for its own.
+		name = strings.TrimPrefix(name, "_")
+		if strings.HasSuffix(name, ".slice") && len(name) > len(".slice") {
 			continue
 		}
-		for name := range strings.SplitSeq(path, "/") {
-			if strings.HasSuffix(name, ".service") {
-				return name // what lies below is of its own making
-			}
+		if isUnit(name) {
+			return name
+		}
+		break
+	}
+	return ""
+}
+
+// isUnit reports whether a name is one of a unit that can have a cgroup, by the rules
+// of systemd.unit(5).
+func isUnit(name string) bool {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 1 || len(name) > 255 || name[0] == '@' || name[dot-1] == '@' {
+		return false
+	}
+	switch name[dot+1:] {
+	case "service", "scope", "socket", "mount", "swap":
+	default:
+		return false
+	}
+	return strings.Trim(name, unitCharacters) == ""
+}
+
+const unitCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789:-_.\\@"
+
+// ContainerOf returns the id of the container that podman made a cgroup for, given its
+// path below the cgroup2 mount: that of the container's processes or that of its conmon,
+// which has what listens for its published ports. Of containers within one another it is
+// the outermost. It is "" for a conmon of one that Quadlet runs, which is in a cgroup of
+// the service: there [UnitOf] says whose it is.
+//
+// Below user@.service the user makes the cgroups, and can give them any name.
+func ContainerOf(cgroup string) string {
+	for name := range strings.SplitSeq(cgroup, "/") {
+		id, ok := strings.CutPrefix(strings.TrimSuffix(name, ".scope"), "libpod-")
+		if !ok {
+			continue
+		}
+		id = strings.TrimPrefix(strings.TrimPrefix(id, "payload-"), "conmon-")
+		if len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" {
+			return id
 		}
 	}
 	return ""

@@ -84,7 +84,7 @@ func (p Podman) Ties(ctx context.Context, ids []string) (map[string]Tie, error) 
 			t.Needs = append(t.Needs, of)
 		}
 		if c.State.ConmonPid > 0 {
-			t.Unit = unitOf(strconv.Itoa(c.State.ConmonPid))
+			t.Unit = serviceOf(strconv.Itoa(c.State.ConmonPid))
 		}
 		ties[c.ID] = t
 	}

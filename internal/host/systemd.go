@@ -1,11 +1,12 @@
 // Package host looks at the machine and acts on it: systemd over D-Bus, podman
-// by its command, files by their digests. It decides nothing and remembers
-// nothing; internal/apply asks it.
+// by its command, files by their digests, sockets and processes by the kernel. It
+// decides nothing and remembers nothing; internal/apply asks it.
 //
 // [Dial] connects to systemd, and [DialManager] does where there is no bus yet.
 // Jobs are waited for with a deadline and are never believed lost: a signal that
 // does not come is answered by a look at the unit. [Podman] lists and removes
-// podman's objects.
+// podman's objects. [Sockets] and [FindProcesses] say what listens and is connected,
+// and by whom.
 package host
 
 import (
