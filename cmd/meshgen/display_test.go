@@ -12,17 +12,6 @@ import (
 	"meshgen/internal/apply"
 )
 
-func TestTableAlignsColumnsByWhatIsSeen(t *testing.T) {
-	var out strings.Builder
-	if err := writeTable(&out, [][]string{{"rename", "größe → x", "follow"}, {"a", "b"}, {"", "longer than all", ""}}); err != nil {
-		t.Fatal(err)
-	}
-	want := "  rename  größe → x        follow\n  a       b\n          longer than all\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // Away from a terminal each step is a line once it has ended, without colour.
 func TestDisplayWritesALineForEachEndedStep(t *testing.T) {
 	var out strings.Builder

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -79,32 +78,19 @@ func count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// writeTable prints rows with their columns aligned, two spaces in. The last
-// cell of a row does not widen its column: it is text that runs on. A cell never
-// makes a second line.
+// writeTable prints rows in columns of which the last is text that runs on, and
+// the others are names.
 func writeTable(w io.Writer, rows [][]string) error {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			cell = policy.Line(cell)
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			if i < len(row)-1 {
-				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-			}
+	var t table
+	for _, r := range rows {
+		for len(t.columns) < len(r) {
+			t.columns = append(t.columns, column{by: cutMiddle, weight: len(r), min: 12})
 		}
+		t.add(r...)
 	}
-	for _, row := range rows {
-		var line strings.Builder
-		line.WriteString(" ")
-		for i, cell := range row {
-			cell = policy.Line(cell)
-			line.WriteString(" " + cell + strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0)+1))
-		}
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
-			return err
-		}
+	if len(rows) == 0 {
+		return nil
 	}
-	return nil
+	t.columns[len(t.columns)-1] = column{by: cutWrap, min: 24}
+	return t.write(w)
 }

@@ -70,7 +70,7 @@ func writeStatus(cmd *cobra.Command, doc status) error {
 			head += "\n" + line
 		}
 	}
-	if _, err := fmt.Fprintln(cmd.OutOrStdout(), head); err != nil {
+	if err := writeText(cmd.OutOrStdout(), head); err != nil {
 		return err
 	}
 	var rows [][]string
