@@ -40,9 +40,11 @@ type Machine struct {
 
 // Boot returns a running machine of the test's own, with meshgen installed and
 // the images localhost/probe:1 and :2 in podman. It goes when the test is done;
-// a failed test has the end of its journal in its log.
+// a failed test has the end of its journal in its log. From its first machine on a test
+// runs beside others, as many as there are processors.
 func Boot(t testing.TB) *Machine {
 	t.Helper()
+	besideOthers(t)
 	if err := machine.Check(); err != nil {
 		if os.Getenv("MESHGEN_REQUIRE_MACHINE") == "1" {
 			t.Fatalf("no machine: %v", err)
@@ -61,6 +63,19 @@ func Boot(t testing.TB) *Machine {
 	t.Cleanup(v.close)
 	v.Boot()
 	return v
+}
+
+// booted has the names of the tests that have had a machine.
+//
+//nolint:gochecknoglobals // a test may say once that it is parallel
+var booted sync.Map
+
+func besideOthers(t testing.TB) {
+	_, again := booted.LoadOrStore(t.Name(), true)
+	if p, ok := t.(interface{ Parallel() }); ok && !again {
+		t.Cleanup(func() { booted.Delete(t.Name()) })
+		p.Parallel()
+	}
 }
 
 func (v *Machine) close() {
