@@ -4,6 +4,7 @@ package vmtests
 
 import (
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,19 +13,19 @@ import (
 	"meshgen/internal/host"
 )
 
-// sockets returns what internal/host sees on the machine: see vmtests/sockets.
+// sockets returns what internal/host sees on the machine: see vmtests/look.
 func (v *Machine) sockets(args ...string) []host.Socket {
 	v.t.Helper()
-	return v.decodeSockets(v.Run(append([]string{"sockets"}, args...)...))
+	var list []host.Socket
+	v.decode(v.Run(append([]string{"look"}, args...)...), &list)
+	return list
 }
 
-func (v *Machine) decodeSockets(text string) []host.Socket {
+func (v *Machine) decode(text string, into any) {
 	v.t.Helper()
-	var list []host.Socket
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
 		v.t.Fatal(err)
 	}
-	return list
 }
 
 // inspect returns what podman says of a container or pod in a template.
@@ -193,13 +194,15 @@ func TestSocketsWithoutRoot(t *testing.T) {
 	v.Run("podman", "run", "--quiet", "--detach", "--name=alone", "localhost/probe:1")
 	v.Await("ant listens", func() bool { return len(onPort(v.sockets("listening"), 8200)) == 1 })
 	as := func(root bool) host.Socket {
-		args := []string{"sockets", "listening"}
+		args := []string{"look", "listening"}
 		if !root {
 			args = append([]string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, args...)
 		}
-		s := onPort(v.decodeSockets(v.Run(args...)), 8200)
+		var list []host.Socket
+		v.decode(v.Run(args...), &list)
+		s := onPort(list, 8200)
 		if len(s) != 1 {
-			t.Fatalf("%v: %+v", args, s)
+			t.Fatalf("%v: %+v", args, list)
 		}
 		return s[0]
 	}
@@ -211,7 +214,7 @@ func TestSocketsWithoutRoot(t *testing.T) {
 	if unknown != known {
 		t.Errorf("without root: %+v, want %+v", unknown, known)
 	}
-	r := v.Exec("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sockets", "listening", v.inspect("container", "alone", "{{.State.Pid}}"))
+	r := v.Exec("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "look", "listening", v.inspect("container", "alone", "{{.State.Pid}}"))
 	if r.Code == 0 || !strings.Contains(r.Stderr, "permission denied") {
 		t.Errorf("another namespace: %+v", r)
 	}
@@ -242,5 +245,58 @@ systemd-run --wait --uid=ann --unit=ann --property=Delegate=yes --service-type=o
 		if s.UID != 1000 {
 			t.Errorf("not the user's: %+v", s)
 		}
+	}
+}
+
+// What systemd says of units tells apart what was written, changed by a drop-in and
+// made by a program, and what waits for its job.
+func TestProvenanceOfUnits(t *testing.T) {
+	v := Boot(t)
+	v.WriteFile("/etc/systemd/system/ant.service", "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n")
+	v.WriteFile("/etc/systemd/system/ant.service.d/b.conf", "[Unit]\nDescription=b\n")
+	v.WriteFile("/run/systemd/system/ant.service.d/a.conf", "[Unit]\nDescription=a\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "enable", "--now", "ant.service")
+	v.Run("systemd-run", "--unit=bat", "sleep", "infinity")
+	v.Run("systemd-run", "--unit=cow", "--service-type=notify", "--no-block", "sleep", "infinity")
+	v.Await("cow is started", func() bool { return v.Show("cow.service", "SubState")["SubState"] == "start" })
+
+	var units []host.Unit
+	v.decode(v.Run("look", "loaded"), &units)
+	found := map[string]host.Unit{}
+	for _, u := range units {
+		found[u.Name] = u
+	}
+	for _, want := range []host.Unit{
+		{Name: "ant.service", Load: "loaded", Active: "active", Sub: "running"},
+		{Name: "bat.service", Load: "loaded", Active: "active", Sub: "running"},
+		{Name: "cow.service", Load: "loaded", Active: "activating", Sub: "start", Job: "start"},
+	} {
+		if found[want.Name] != want {
+			t.Errorf("%+v, want %+v", found[want.Name], want)
+		}
+	}
+
+	var got map[string]host.Provenance
+	v.decode(v.Run("look", "provenance", "ant.service", "bat.service", "cow.service", "none.service"), &got)
+	if len(got) != 4 {
+		t.Errorf("%d units, want 4", len(got))
+	}
+	if ant := got["ant.service"]; ant.Transient || ant.Up.IsZero() || !slices.Equal(ant.DropIns, []string{"/run/systemd/system/ant.service.d/a.conf", "/etc/systemd/system/ant.service.d/b.conf"}) {
+		t.Errorf("ant: %+v", ant)
+	}
+	if bat := got["bat.service"]; !bat.Transient || bat.Up.IsZero() || len(bat.DropIns) > 0 {
+		t.Errorf("bat: %+v", bat)
+	}
+	if cow := got["cow.service"]; !cow.Transient || !cow.Up.IsZero() {
+		t.Errorf("cow: %+v", cow)
+	}
+	if none := got["none.service"]; none.Transient || !none.Up.IsZero() || len(none.DropIns) > 0 {
+		t.Errorf("none: %+v", none)
+	}
+	var states map[string]string
+	v.decode(v.Run("look", "files", "ant.service", "bat.service", "none.service"), &states)
+	if want := map[string]string{"ant.service": "enabled", "bat.service": "transient", "none.service": ""}; !maps.Equal(states, want) {
+		t.Errorf("%v, want %v", states, want)
 	}
 }

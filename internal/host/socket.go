@@ -30,9 +30,10 @@ type Socket struct {
 	Inode uint64
 	UID   uint32 // who made it
 	// Maker is the cgroup that the socket was made in, as [Process.Cgroup] is. Who has
-	// it now may be elsewhere: what listens for systemd was made in the cgroup of its
-	// .socket unit, and what listens for a published port in that of podman, which
-	// gives it to conmon. It is known without root as well.
+	// it now may be elsewhere: what listens for a published port was made in the cgroup
+	// of podman, which gives it to conmon, and what systemd listens on for a service in
+	// that of the .socket unit, or in init.scope where the kernel has no BPF. It is
+	// known without root as well.
 	Maker string
 	// Process is one that has the socket: see [FindProcesses].
 	Process

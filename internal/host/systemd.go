@@ -104,6 +104,11 @@ type Unit struct {
 	Load   string // LoadState: loaded, not-found, masked …
 	Active string // ActiveState: active, inactive, failed …
 	Sub    string // SubState
+	// Following is the unit whose state it shows, as a device under several names has
+	// it; "" for one that has a state of its own.
+	Following string
+	// Job is the type of the job that is queued for it: start, stop …; "" for none.
+	Job string
 }
 
 // Up reports whether the unit has anything running or is about to.
@@ -131,7 +136,7 @@ func (s *Systemd) Units(ctx context.Context, names []string) (map[string]Unit, e
 		return nil, fmt.Errorf("list units: %w", err)
 	}
 	for _, u := range list {
-		found[u.Name] = Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState}
+		found[u.Name] = unitStatus(u)
 	}
 	return found, nil
 }
@@ -145,9 +150,13 @@ func (s *Systemd) Loaded(ctx context.Context) ([]Unit, error) {
 	}
 	found := make([]Unit, len(list))
 	for i, u := range list {
-		found[i] = Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState}
+		found[i] = unitStatus(u)
 	}
 	return found, nil
+}
+
+func unitStatus(u systemd.UnitStatus) Unit {
+	return Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState, Following: u.Followed, Job: u.JobType}
 }
 
 // Details is what systemd says of a unit beyond [Unit].
@@ -178,25 +187,32 @@ var (
 // Details returns the details of the named units; what only a service has is ""
 // for others.
 func (s *Systemd) Details(ctx context.Context, names []string) (map[string]Details, error) {
-	details := make(map[string]Details, len(names))
+	return properties(ctx, s, names, readDetails, func(name string) []string {
+		if strings.HasSuffix(name, ".service") {
+			return serviceProperties
+		}
+		return unitProperties
+	})
+}
+
+// properties asks for properties of each of the units, many side by side, and reads
+// the answers.
+func properties[T any](ctx context.Context, s *Systemd, names []string, read func([]*dbus.Call) (T, error), of func(name string) []string) (map[string]T, error) {
+	all := make(map[string]T, len(names))
 	for batch := range slices.Chunk(names, mostPending/len(serviceProperties)) {
 		calls := make([][]*dbus.Call, len(batch))
 		for i, name := range batch {
-			properties := unitProperties
-			if strings.HasSuffix(name, ".service") {
-				properties = serviceProperties
-			}
-			calls[i] = s.get(ctx, name, properties...)
+			calls[i] = s.get(ctx, name, of(name)...)
 		}
 		for i, name := range batch {
-			d, err := readDetails(calls[i])
+			t, err := read(calls[i])
 			if err != nil {
 				return nil, fmt.Errorf("read properties of %s: %w", name, err)
 			}
-			details[name] = d
+			all[name] = t
 		}
 	}
-	return details, nil
+	return all, nil
 }
 
 func readDetails(calls []*dbus.Call) (d Details, err error) {
@@ -211,6 +227,45 @@ func readDetails(calls []*dbus.Call) (d Details, err error) {
 		d.Changed = time.UnixMicro(int64(changed))
 	}
 	return d, nil
+}
+
+// Provenance is what made a unit what it is, beyond the files that [Details] names,
+// and since when it is up.
+type Provenance struct {
+	DropIns   []string  // DropInPaths, in the order in which they are read
+	Transient bool      // a program made it, as systemd-run does, and it goes when it ends
+	Up        time.Time // when it last became active; zero where it never did
+}
+
+// Provenance returns the provenance of the named units.
+func (s *Systemd) Provenance(ctx context.Context, names []string) (map[string]Provenance, error) {
+	return properties(ctx, s, names, readProvenance, func(string) []string {
+		return []string{"Unit.DropInPaths", "Unit.Transient", "Unit.ActiveEnterTimestamp"}
+	})
+}
+
+func readProvenance(calls []*dbus.Call) (p Provenance, err error) {
+	var up uint64 // microseconds since 1970
+	if err := store(calls, &p.DropIns, &p.Transient, &up); err != nil {
+		return p, err
+	}
+	if up > 0 {
+		p.Up = time.UnixMicro(int64(up))
+	}
+	return p, nil
+}
+
+// FileStates returns the UnitFileState of the named units: enabled, masked, generated,
+// transient …, and "" where there is no file. Ask for few: the first time after a
+// reload systemd looks for links to each in all directories of units, which takes it
+// longer the more units there are, and seconds for all of a thousand. A list of all
+// files takes it as long, each time.
+func (s *Systemd) FileStates(ctx context.Context, names []string) (map[string]string, error) {
+	return properties(ctx, s, names, readFileState, func(string) []string { return []string{"Unit.UnitFileState"} })
+}
+
+func readFileState(calls []*dbus.Call) (state string, err error) {
+	return state, store(calls, &state)
 }
 
 // Dependents returns the units that systemd takes down with the named ones, by
@@ -263,12 +318,12 @@ func (s *Systemd) get(ctx context.Context, name string, properties ...string) []
 // store waits for the answers to get and puts each where it belongs.
 func store(calls []*dbus.Call, into ...any) error {
 	var failed error
-	for i, call := range calls {
+	for i, here := range into {
 		var v dbus.Variant
-		<-call.Done
-		err := call.Store(&v)
+		<-calls[i].Done
+		err := calls[i].Store(&v)
 		if err == nil {
-			err = v.Store(into[i])
+			err = v.Store(here)
 		}
 		failed = cmp.Or(failed, err)
 	}
