@@ -55,6 +55,9 @@ func FindProcesses(ctx context.Context, sockets []Socket) error {
 			if p.PID == 0 {
 				p = process(pid)
 			}
+			if p.PID == 0 {
+				return // it has ended: another may have the socket
+			}
 			for _, i := range missing[inode] {
 				sockets[i].Process = p
 			}
