@@ -26,9 +26,9 @@ type Adoption struct {
 	// Dir has the copies. It lies below the state directory, and its path is
 	// relative to that; "" where nothing had to be copied.
 	Dir string `json:"dir,omitempty"`
-	// What it was: container, volume, network, file, unit, quadlet, mask, dropin.
+	// What it was: container, volume, network, secret, file, unit, quadlet, mask, dropin.
 	What string `json:"what"`
-	// ID is podman's id of a container, the time at which a volume or a network was
+	// ID is podman's id of a container or a secret, the time at which a volume or a network was
 	// made, which tells it from a later one of its name, or the sha256 of a file.
 	ID string `json:"id,omitempty"`
 	// Aside is the name that a container has while it is not in force.
@@ -41,6 +41,9 @@ type Adoption struct {
 	Unit string `json:"unit,omitempty"`
 	// Pod is the one that the container is in, and stays in; nil where it is in none.
 	Pod *AdoptedPod `json:"pod,omitempty"`
+	// Secret is what it takes to know and make a secret, beside what it holds; nil of
+	// all else.
+	Secret *AdoptedSecret `json:"secret,omitempty"`
 	// With are the other names that go back together with this one: one unit ran
 	// them, or podman starts one with another.
 	With []units.Target `json:"with,omitempty"`
@@ -58,6 +61,14 @@ type AdoptedPod struct {
 	Infra   string `json:"infra,omitempty"`
 	Restart string `json:"restart,omitempty"`
 	Running bool   `json:"running,omitempty"`
+}
+
+// AdoptedSecret is a secret of podman's own driver. What it holds, and what podman
+// said of it, is in the directory of the adoption.
+type AdoptedSecret struct {
+	Digest  string            `json:"digest"` // of what it holds, keyed as those of declared ones
+	Labels  map[string]string `json:"labels,omitempty"`
+	Options map[string]string `json:"options,omitempty"` // of the driver
 }
 
 // AdoptedFile is a file or a link as it was at Path.

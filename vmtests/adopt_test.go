@@ -18,6 +18,7 @@ const predecessor = `
 systemctl enable --quiet podman-restart.service
 podman volume create data; echo precious > $(podman volume inspect --format={{.Mountpoint}} data)/x
 podman network create --subnet=10.77.0.0/24 net
+printf 'found\377\n\n' | podman secret create --label=app=x --label=e= --driver-opts=a=b,c=d pass -
 podman run --detach --name=hand --restart=always --network=net --volume=data:/data localhost/probe:2
 podman exec hand sh -c 'echo of its own > /layer'
 podman create --name=gen --network=none localhost/probe:2
@@ -45,6 +46,7 @@ containers: {
 	masked: {name: "masked", Container: {Image: "localhost/probe:1", Network: "none", %s}}
 }
 volumes: data: Volume: VolumeName: "data"
+secrets: pass: {name: "pass", content: "ours"}
 networks: net: Network: {NetworkName: "net", Subnet: "10.77.0.0/24"}
 units: "plain.service": {name: "plain.service", Service: ExecStart: "/usr/bin/sleep 10000", Install: WantedBy: ["multi-user.target"]}
 files: {
@@ -54,7 +56,7 @@ files: {
 
 // everything are the names that are adopted, one of each resource.
 var everything = []string{
-	"container:hand", "container:gen", "container:quad", "unit:masked.service", "volume:data", "network:net", "unit:plain.service",
+	"container:hand", "container:gen", "container:quad", "unit:masked.service", "volume:data", "network:net", "secret:pass", "unit:plain.service",
 	"file:/etc/app/a.conf", "file:/etc/app/link.conf",
 }
 
@@ -69,6 +71,8 @@ podman exec hand cat /layer
 cat $(podman volume inspect --format={{.Mountpoint}} data)/x
 podman volume inspect --format={{.CreatedAt}} data
 podman network inspect --format={{.Created}} net
+podman secret inspect --showsecret pass | grep -v -e '"ID"' -e 'edAt"'
+podman secret inspect --showsecret --format='{{.SecretData}}' pass | sha256sum
 for f in $(find /etc/app /etc/systemd/system /etc/containers/systemd | sort); do
 	[ -d $f ] && continue
 	[ -L $f ] && readlink $f || stat --format='%n %a %u:%g %y' $f
@@ -94,6 +98,7 @@ systemctl is-active --quiet container-gen && echo container-gen runs
 for f in systemd/system/plain.service systemd/system/pal.service systemd/system/plain.service.d/x.conf systemd/system/container-gen.service containers/systemd/quad.container systemd/system/masked.service; do
 	[ -e /etc/$f ] && echo /etc/$f
 done
+[ "$(podman secret inspect --showsecret --format='{{.SecretData}} {{index .Spec.Labels "io.meshgen.resource"}}' pass)" = 'ours m/secret/pass' ] || echo the secret
 cat $(podman volume inspect --format={{.Mountpoint}} data)/x | grep -qx precious || echo the data
 podman ps --all --format={{.Names}} | grep -q '^hand.adopted-' || echo the container that was put aside
 true`))

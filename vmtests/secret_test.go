@@ -40,12 +40,19 @@ func (v *Machine) mustHaveSecrets(given string, names ...string) {
 // mustBeUntold sees that a content is nowhere but where it has to be.
 func (v *Machine) mustBeUntold(content string) {
 	v.t.Helper()
+	v.mustBeUntoldBut(content, "/nowhere")
+}
+
+// mustBeUntoldBut is mustBeUntold where a copy has it, for root alone.
+func (v *Machine) mustBeUntoldBut(content, kept string) {
+	v.t.Helper()
 	found := v.Exec("grep", "--recursive", "--files-with-matches", "--fixed-strings", content,
 		"/etc/meshgen/generations", "/var/lib/meshgen", "/run/systemd").Stdout
 	for path := range strings.Lines(found) {
 		path = strings.TrimSpace(path)
 		dir := path[:strings.LastIndexByte(path, '/')]
-		if !strings.HasSuffix(dir, "/files") || v.Run("stat", "--format=%a", path, dir) != "600\n700\n" {
+		due := strings.HasSuffix(dir, "/files") || strings.HasSuffix(path, kept)
+		if !due || v.Run("stat", "--format=%a", path, dir) != "600\n700\n" {
 			v.t.Errorf("%s has the content", path)
 		}
 	}
@@ -77,7 +84,7 @@ func TestSecretComesChangesAndGoes(t *testing.T) {
 	}
 	v.Switch()
 	v.mustHaveSecrets("hunter-one", "db")
-	v.mustHaveNothingToDo()
+	v.mustAskNothing()
 	v.mustBeUntold("hunter-one")
 
 	before := v.invocation("ant")
@@ -135,10 +142,6 @@ func TestSecretThatIsFoundStays(t *testing.T) {
 	if got := v.secretIs("db"); got != "theirs" {
 		t.Errorf("it holds %q", got)
 	}
-	v.WriteManifest(strings.Replace(password("db", "hunter-one"), `content:`, `policy: takeover: "adopt", content:`, 1))
-	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "secret:db cannot be adopted: podman cannot rename a secret") {
-		t.Errorf("switch: %+v", r)
-	}
 	v.WriteManifest(strings.Replace(password("db", "hunter-one"), `content:`, `policy: takeover: "hold", content:`, 1))
 	v.Switch()
 	if got := v.secretIs("db"); got != "theirs" {
@@ -148,6 +151,97 @@ func TestSecretThatIsFoundStays(t *testing.T) {
 	v.WriteManifest(single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none", Secret: "db,type=env,target=PASS"}}`))
 	v.Switch()
 	v.mustHaveSecrets("theirs", "db")
+}
+
+// adopting declares what password does, to be adopted.
+func adopting(name, content string) string {
+	return strings.Replace(password(name, content), `content:`, `policy: takeover: "adopt", content:`, 1)
+}
+
+// A secret that is found is adopted, with who is given it, and given back; nothing
+// shows what it held or holds.
+func TestSecretIsAdoptedAndGivenBack(t *testing.T) {
+	v := Boot(t)
+	v.Run("sh", "-c", "printf hunter-theirs | podman secret create --label=app=x db -")
+	said := func() string {
+		return v.Run("podman", "secret", "inspect", "--format={{.Spec}}", "db") + v.secretIs("db")
+	}
+	was := said()
+	undeclared := single(`containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none", Secret: "db,type=env,target=PASS"}}`)
+	v.WriteManifest(undeclared)
+	v.Switch()
+	ran := v.invocation("ant")
+
+	// What is equal is made anew for its mark alone.
+	v.WriteManifest(adopting("db", "hunter-theirs"))
+	shown := v.Run("meshgen", "plan") + v.Run("meshgen", "plan", "--json")
+	if !strings.Contains(shown, "it holds what is declared, and is made anew for meshgen's mark alone") || strings.Contains(shown, "hunter") {
+		t.Errorf("plan:\n%s", shown)
+	}
+	v.Switch()
+	v.mustHaveSecrets("hunter-theirs", "db")
+	if v.invocation("ant") != ran {
+		t.Error("the container was restarted for a secret that it has")
+	}
+	v.mustHaveNothingToDo()
+	v.Run("meshgen", "rollback", "1")
+	v.mustHaveSecrets("hunter-theirs", "db")
+	if now := said(); now != was {
+		t.Errorf("it is %s, was %s", now, was)
+	}
+	if v.invocation("ant") != ran {
+		t.Error("the container was restarted for a secret that it has")
+	}
+
+	// What is not has its users start anew, both ways.
+	v.WriteManifest(adopting("db", "hunter-ours"))
+	v.Switch()
+	v.mustHaveSecrets("hunter-ours", "db")
+	for _, command := range [][]string{{"explain", "secret:db"}, {"explain", "secret:db", "--json"}, {"status", "--json"}, {"history", "--json"}} {
+		if shown := v.Run(append([]string{"meshgen"}, command...)...); strings.Contains(shown, "hunter") {
+			t.Errorf("%v:\n%s", command, shown)
+		}
+	}
+	if shown := v.Run("meshgen", "explain", "secret:db"); !strings.Contains(shown, "from a secret, which is kept in adopted/") {
+		t.Errorf("explain:\n%s", shown)
+	}
+	v.mustBeUntold("hunter-ours")
+	v.mustBeUntoldBut("hunter-theirs", "/secret:db.content")
+	v.Run("meshgen", "rollback", "1")
+	v.mustHaveSecrets("hunter-theirs", "db")
+	if now := said(); now != was {
+		t.Errorf("it is %s, was %s", now, was)
+	}
+
+	v.Switch()
+	v.mustAskNothing()
+	v.PowerCut()
+	v.Boot()
+	v.mustRun("ant")
+	v.mustAskNothing()
+
+	// One that is removed from the manifest, or by hand, is given back all the same.
+	v.Run("podman", "secret", "rm", "db")
+	v.WriteManifest(one("bee"))
+	v.Switch()
+	v.mustHaveSecrets("")
+	v.Run("meshgen", "release", "secret:db")
+	if now := said(); now != was {
+		t.Errorf("it is %s, was %s", now, was)
+	}
+}
+
+// What another driver has is not read, and not adopted.
+func TestSecretOfAnotherDriverIsNotAdopted(t *testing.T) {
+	v := Boot(t)
+	v.Run("sh", "-ec", `podman secret create --driver=shell --driver-opts=list=true,lookup='touch /run/asked; echo x',store='cat > /dev/null',delete=true db /etc/hostname`)
+	v.WriteManifest(adopting("db", "hunter-one"))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "secret:db cannot be adopted: its driver is shell, and only what podman keeps in a file of its own is copied") {
+		t.Errorf("switch: %+v", r)
+	}
+	if v.Exec("stat", "/run/asked").Code == 0 {
+		t.Error("the driver was asked")
+	}
 }
 
 // A set that does not come up takes its secret with it.

@@ -35,6 +35,7 @@ const (
 	wasContainer = "container"
 	wasVolume    = "volume"
 	wasNetwork   = "network"
+	wasSecret    = "secret"
 	wasFile      = "file"
 	wasUnit      = "unit"
 	wasQuadlet   = "quadlet"
@@ -82,12 +83,10 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 			if err := a.file(t, by); err != nil {
 				return nil, nil, err
 			}
-		case wasContainer, wasVolume, wasNetwork:
+		case wasContainer, wasVolume, wasNetwork, wasSecret:
 			objects = append(objects, t) // their units come first
 		case units.TargetPod:
 			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the declared one another name, or remove the pod by hand")
-		case units.TargetSecret:
-			a.fault(t, "podman cannot rename a secret, and what it holds is not copied", "give the declared one another name, or refer to it by its name and do not declare it")
 		default:
 			a.fault(t, "what is no file cannot be kept", "move it out of the way by hand")
 		}
@@ -117,7 +116,7 @@ const holdIt = `or leave it alone with policy: takeover: "hold"`
 
 func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
 	was.Generation = a.number
-	if was.What == wasContainer || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
+	if was.What == wasContainer || was.What == wasSecret || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
 		was.Dir = filepath.Join(adoptedDir, strconv.Itoa(a.number))
 	}
 	x := Adoption{Target: t.To, Resource: t.Resource, Was: was, Same: same}

@@ -35,6 +35,7 @@ func newTakeover(t *testing.T, dir string) takeover {
 	}
 	p.must(p.host.CreateNetwork("net", "10.99.5.0/24"))
 	p.must(p.host.CreateVolume("vat"))
+	p.must(p.host.CreateSecret("pass", "found", map[string]string{"app": "x"}))
 	p.must(p.host.RunContainer("hand", "localhost/probe:2", "net"))
 	p.must(p.host.RunContainer("bystander", "localhost/probe:2"))
 	write("/etc/containers/systemd/quad.container", "[Container]\nImage=localhost/probe:2\nContainerName=quad\n[Install]\nWantedBy=multi-user.target\n")
@@ -57,13 +58,21 @@ func newTakeover(t *testing.T, dir string) takeover {
 	} {
 		p.step(line)
 	}
-	set := p.manifest.resources()
-	for i := range set {
-		set[i].Policy = map[string]string{"takeover": "adopt"}
-	}
+	set := adopting(p)
 	p.host.OnStart, p.host.OnLost = nil, nil
 	p.host.OnRecover = func() { w := takeover{p, set}; w.recover(p.host.ConnectAtBoot) }
 	return takeover{p, set}
+}
+
+// adopting returns what is declared, a secret beside it, all of which adopts.
+func adopting(p *play) []units.Resource {
+	set := append(p.manifest.resources(), units.Resource{
+		Address: units.Address{Module: "m", Kind: units.KindSecret, ID: "s"}, Name: "pass", Secret: &units.Secret{Content: []byte("ours")},
+	})
+	for i := range set {
+		set[i].Policy = map[string]string{"takeover": "adopt"}
+	}
+	return set
 }
 
 // found is all that must be as it was. A container of the owner's own hand is down
@@ -85,6 +94,9 @@ func (w takeover) found(cut bool) string { //nolint:revive // less to tell, no o
 	}
 	for _, v := range w.host.Volumes() {
 		fmt.Fprintf(&b, "volume %s %d\n", v.Name, v.Born)
+	}
+	for _, s := range w.host.Secrets() {
+		fmt.Fprintf(&b, "secret %s %v %v %s\n", s.Name, s.Labels, s.Options, s.Content)
 	}
 	for _, name := range w.host.Units() {
 		if name != "bystander.service" || !cut {
@@ -122,6 +134,9 @@ func (w takeover) adopted() string {
 		if runs[name] != "m/container/"+id+" true" {
 			wrong += fmt.Sprintf("container %s is %q\n", name, runs[name])
 		}
+	}
+	if s := w.host.Secrets(); len(s) != 1 || s[0].Content != "ours" || s[0].Labels[units.MarkLabel] != "m/secret/s" {
+		wrong += fmt.Sprintf("the secrets are %v\n", s)
 	}
 	if !aside {
 		wrong += "nothing was put aside\n"
@@ -186,7 +201,7 @@ func (w takeover) act(node *apply.Node, release []string) error {
 	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), slices.ContainsFunc(w.set, func(r units.Resource) bool { return r.Wasm != nil })), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
-			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link"}
+			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "secret:pass", "file:/etc/x/one", "file:/etc/x/link"}
 			continue
 		}
 		var err error
@@ -265,10 +280,7 @@ func TestAdoptThatFailsGivesBack(t *testing.T) {
 		was := w.found(false)
 		w.step("container m/m env=FAIL:start")
 		sound := w.set
-		w.set = w.manifest.resources()
-		for i := range w.set {
-			w.set[i].Policy = map[string]string{"takeover": "adopt"}
-		}
+		w.set = adopting(w.play)
 		if err := w.attempt(); err == nil {
 			t.Fatal("a unit that fails comes up")
 		}
@@ -284,7 +296,7 @@ func TestAdoptThatFailsGivesBack(t *testing.T) {
 }
 
 var released = []string{
-	"container:hand", "unit:hand.service", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "file:/etc/x/one", "file:/etc/x/link",
+	"container:hand", "unit:hand.service", "container:quad", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "secret:pass", "file:/etc/x/one", "file:/etc/x/link",
 }
 
 // try runs a test on a machine of its own, and tells what could not go on.
@@ -496,10 +508,7 @@ func TestAsideIsNoTarget(t *testing.T) {
 	try(t, func(w takeover) {
 		w.switchTo()
 		w.step("container m/aside unit=aside name=hand.adopted-1")
-		w.set = w.manifest.resources()
-		for i := range w.set {
-			w.set[i].Policy = map[string]string{"takeover": "adopt"}
-		}
+		w.set = adopting(w.play)
 		w.refused(t, "container:hand.adopted-1 is what container:hand was before it was adopted, put aside")
 	})
 }
@@ -647,10 +656,7 @@ func TestAdoptTwoOfOneUnit(t *testing.T) {
 		w.must(os.WriteFile(at, []byte("[Service]\nExecStart=/bin/sh -c \"podman start hand two; exec sleep inf\"\n"), 0o644))
 		w.must(w.host.Start("both.service"))
 		w.step("container m/two unit=two name=two")
-		w.set = w.manifest.resources()
-		for i := range w.set {
-			w.set[i].Policy = map[string]string{"takeover": "adopt"}
-		}
+		w.set = adopting(w.play)
 		// A shell starts nothing on the simulated machine.
 		found := func() string { return strings.ReplaceAll(w.found(false), ", false", ", true") }
 		was := found()

@@ -30,6 +30,8 @@ func (a *adoption) object(ctx context.Context, t state.Transition, by state.Occu
 	switch {
 	case by.What == wasContainer:
 		return a.container(ctx, t, o)
+	case by.What == wasSecret:
+		return a.secret(ctx, t, o)
 	case by.What == wasVolume && !made.fitsVolume(o):
 		a.fault(t, "its driver or options are otherwise than declared, and podman cannot change a volume that exists",
 			"declare it as it is, "+holdIt)

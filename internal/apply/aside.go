@@ -66,7 +66,11 @@ func (m *move) copyFound(ctx context.Context, a Adoption) (staged []durable.Stag
 		}
 		staged = append(staged, s)
 	}
-	if a.Was.What != wasContainer {
+	switch a.Was.What {
+	case wasSecret:
+		return m.copySecret(ctx, a)
+	case wasContainer:
+	default:
 		return staged, nil
 	}
 	known, err := m.node.Podman.InspectContainer(ctx, a.Was.ID)
@@ -288,6 +292,11 @@ func (a Adoption) step() Step {
 		}
 	case wasMask:
 		s.Reason = "the mask is taken away"
+	case wasSecret:
+		s.Reason = kept + "; it is made anew with what is declared"
+		if a.Same {
+			s.Reason = kept + "; it holds what is declared, and is made anew for meshgen's mark alone"
+		}
 	case wasContainer:
 		switch {
 		case a.Was.Aside == "":

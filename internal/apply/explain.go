@@ -348,6 +348,8 @@ func formerly(was *state.Adoption) string {
 		return "a " + was.What + " made at " + was.ID + ", which is used as it is"
 	case wasMask:
 		return "a mask"
+	case wasSecret:
+		return "a secret" + kept
 	}
 	if was.Dir == "" {
 		return "a link to " + was.Files[0].Link

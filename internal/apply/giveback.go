@@ -29,6 +29,14 @@ func (m *move) giveBack(ctx context.Context) error {
 		if !ok || r.Adoption == nil {
 			continue
 		}
+		if r.Adoption.What == wasSecret { // before the containers that are given it
+			if err := m.secretBack(ctx, r); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			back = append(back, r)
+			continue
+		}
 		if m.node.Booting && r.Adoption.What != wasFile {
 			m.owed = true // systemd and podman cannot be told before the boot has ended
 			continue
@@ -60,10 +68,17 @@ func (m *move) giveBack(ctx context.Context) error {
 }
 
 // undoAdoptions gives back what a switch that is undone had adopted, before what
-// was up is started. What cannot be given back does not keep the rest down.
+// was up is started. What cannot be given back does not keep the rest down. Of any
+// other switch it is the secrets alone, which what starts may name.
 func (m *move) undoAdoptions(ctx context.Context) error {
 	if m.undoing {
 		m.left = m.giveBack(ctx)
+		return nil
+	}
+	for _, t := range m.plan.Release {
+		if r, ok := m.node.ledgerRecord(t); ok && r.Adoption != nil && r.Adoption.What == wasSecret {
+			_ = m.secretBack(ctx, r) // tried again, and told, when all else is given back
+		}
 	}
 	return nil
 }

@@ -39,6 +39,10 @@ func (n *Node) copies(r state.Record) []string {
 	if r.Adoption.What == wasContainer {
 		paths = append(paths, filepath.Join(dir, inspection(r.Target)))
 	}
+	if r.Adoption.What == wasSecret {
+		content, said := secretCopies(r.Target)
+		paths = append(paths, filepath.Join(dir, content), filepath.Join(dir, said))
+	}
 	return paths
 }
 

@@ -47,6 +47,8 @@ func (n *Node) goneObject(ctx context.Context, r state.Record) (string, error) {
 			return "", err
 		}
 		return fmt.Sprintf("container %.12s, which was kept as %s, is gone", was.ID, was.Aside), nil
+	case wasSecret:
+		return n.goneSecret(ctx, r)
 	case wasVolume, wasNetwork:
 		o, there, err := n.object(ctx, r.Target)
 		switch {

@@ -52,8 +52,9 @@ type Podman interface {
 	Networks(ctx context.Context) ([]host.Object, error)
 	Pods(ctx context.Context) ([]host.Object, error)
 	Secrets(ctx context.Context) ([]host.Object, error)
-	CreateSecret(ctx context.Context, name string, labels map[string]string, content []byte) error
-	RemoveSecret(ctx context.Context, name string) error
+	InspectSecret(ctx context.Context, id string) (s host.Secret, said []byte, err error)
+	CreateSecret(ctx context.Context, s host.Secret) error
+	RemoveSecret(ctx context.Context, id string) error
 	Images(ctx context.Context) (map[string]bool, error)
 	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error
@@ -75,6 +76,7 @@ type Podman interface {
 type Store interface {
 	Containers() (ids map[string]string, known bool)
 	Network(name string) (host.Object, bool)
+	Secrets() (byName map[string]host.Object, known bool)
 	VolumeMade(name string) (time.Time, bool)
 }
 

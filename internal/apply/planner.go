@@ -72,6 +72,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	p.names()
 	p.files()
 	p.secrets()
+	p.givesSecretsBack()
 	for _, r := range b.records {
 		if r.Target.Kind() == units.TargetUnit && r.State == state.Live {
 			p.oldUnit(r)

@@ -83,7 +83,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if p.Rejected = unreachable(n.Layout, p.Plan.Write); len(p.Rejected) > 0 {
 		return p, nil
 	}
-	if p.Rejected, err = n.unreturnable(p.before, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {
+	if p.Rejected, err = n.unreturnable(ctx, p.before, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}
 	if p.Rejected, err = n.guard(ctx, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {

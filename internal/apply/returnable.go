@@ -13,7 +13,7 @@ import (
 
 // unreturnable refuses to begin giving back what could not be given back: ours would
 // be taken away, and nothing have its place.
-func (n *Node) unreturnable(b before, plan Plan, desired state.Generation) (units.Faults, error) {
+func (n *Node) unreturnable(ctx context.Context, b before, plan Plan, desired state.Generation) (units.Faults, error) {
 	var faults units.Faults
 	for _, r := range b.releases(desired) {
 		if _, asked := desired.Released[r.Target]; !asked || owed(r, b.generation) {
@@ -26,7 +26,7 @@ func (n *Node) unreturnable(b before, plan Plan, desired state.Generation) (unit
 		next := "put that back as it was; or let it go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
 		if words == "" {
 			var err error
-			if words, err = n.occupied(r); err != nil {
+			if words, err = n.occupied(ctx, r); err != nil {
 				return nil, err
 			}
 			next = "move that out of the way first; or let what was there go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
@@ -106,6 +106,10 @@ func positionOf(g state.Generation, a units.Address) units.Position {
 // lacks says which copy is gone or is not as it was made, of something that does not
 // lie in its place again; "" where there is none.
 func (n *Node) lacks(r state.Record) string {
+	if r.Adoption.What == wasSecret {
+		_, words := n.keptSecret(r)
+		return words
+	}
 	for _, f := range r.Adoption.Files {
 		if f.Copy == "" {
 			continue
@@ -147,7 +151,7 @@ func lies(at string, f state.AdoptedFile) bool {
 
 // occupied says what lies where something is to be put back, and is not ours; "" where
 // nothing does.
-func (n *Node) occupied(r state.Record) (string, error) {
+func (n *Node) occupied(ctx context.Context, r state.Record) (string, error) {
 	for _, f := range r.Adoption.Files {
 		at := n.Layout.Path(f.Path)
 		is, there, err := fileState(at)
@@ -157,6 +161,9 @@ func (n *Node) occupied(r state.Record) (string, error) {
 		if there && !isAsItWas(at, f, filepath.Join(n.Layout.State, r.Adoption.Dir, f.Copy)) && !mayReplace(r, is) {
 			return f.Path + ": somebody else has put something there", nil
 		}
+	}
+	if r.Adoption.What == wasSecret {
+		return n.secretTaken(ctx, r)
 	}
 	return "", nil
 }

@@ -12,9 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"meshgen/internal/durable"
 	"meshgen/internal/hint"
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -66,15 +68,24 @@ func (n *Node) sealed(resources []units.Resource) ([]units.Resource, error) {
 		if r.Secret == nil || r.Secret.Content == nil {
 			continue
 		}
-		key, err := n.key()
+		digest, err := n.secretDigest(r.Secret.Content)
 		if err != nil {
 			return nil, err
 		}
-		h := hmac.New(sha256.New, key)
-		_, _ = h.Write(r.Secret.Content) // a hash does not fail
-		resources[i].Secret = &units.Secret{Digest: hex.EncodeToString(h.Sum(nil)), Content: r.Secret.Content}
+		resources[i].Secret = &units.Secret{Digest: digest, Content: r.Secret.Content}
 	}
 	return resources, nil
+}
+
+// secretDigest returns the digest of what a secret holds, keyed with the node's key.
+func (n *Node) secretDigest(content []byte) (string, error) {
+	key, err := n.key()
+	if err != nil {
+		return "", err
+	}
+	h := hmac.New(sha256.New, key)
+	_, _ = h.Write(content) // a hash does not fail
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // secret returns the content of a secret of a generation.
@@ -87,7 +98,8 @@ func (n *Node) secret(generation int, r units.Resource) ([]byte, error) {
 }
 
 // lookForSecrets finds what the secrets hold that are declared and ours, and those
-// that other hands removed or made anew.
+// that other hands removed or made anew. Where podman's index has each as it was made
+// podman is not asked.
 func (n *Node) lookForSecrets(ctx context.Context, desired state.Generation, b *before) error {
 	b.seen.secrets = map[units.Target]string{}
 	found := &b.seen.observed
@@ -95,9 +107,20 @@ func (n *Node) lookForSecrets(ctx context.Context, desired state.Generation, b *
 	for _, r := range b.records {
 		record[r.Target] = r
 	}
+	index := sync.OnceValue(func() map[string]host.Object {
+		if n.Store == nil {
+			return nil
+		}
+		byName, _ := n.Store.Secrets() // else nothing is in it
+		return byName
+	})
 	for _, r := range desired.Resources {
 		t := units.Object(r)
 		if _, ours := record[t]; r.Secret == nil || !ours || n.objects == nil || n.Podman == nil {
+			continue
+		}
+		if o := index()[r.Name]; marked(o, record[t]) && o.Labels[units.DigestLabel] == r.Secret.Digest {
+			b.seen.secrets[t] = r.Secret.Digest
 			continue
 		}
 		o, there, err := n.object(ctx, t)
@@ -111,7 +134,15 @@ func (n *Node) lookForSecrets(ctx context.Context, desired state.Generation, b *
 		case !there:
 			found.Missing[t] = "is gone"
 		case !marked(o, record[t]):
-			found.Foreign[t] = "was made anew by other hands"
+			is, err := n.isAdoptedSecret(ctx, o, record[t])
+			if err != nil {
+				return err
+			}
+			if is { // the power went, and podman's record of ours with it
+				b.seen.secrets[t] = formerSecret
+				continue
+			}
+			found.Foreign[t] = madeAnew
 		default:
 			b.seen.secrets[t] = o.Labels[units.DigestLabel]
 		}
@@ -133,12 +164,28 @@ func (p *planner) secrets() {
 		if record.Digest == r.Secret.Digest && record.State == state.Live && p.seen.secrets[t] == "" {
 			continue // it is gone, and its users have their copies
 		}
+		if p.heldSame(r, record) {
+			continue
+		}
 		for _, user := range p.desired.Resources {
 			if slices.Contains(user.Uses, r.Address) && p.of[user.Address] != "" {
 				p.notify(p.of[user.Address], "restart", string(t))
 			}
 		}
 	}
+}
+
+// mayRemake refuses to remove a secret that is neither ours nor as it was adopted.
+func (m *move) mayRemake(ctx context.Context, t units.Target, o host.Object) error {
+	record, _ := m.node.Ledger.Record(t)
+	if marked(o, record) {
+		return nil
+	}
+	is, err := m.node.isAdoptedSecret(ctx, o, record)
+	if err == nil && !is {
+		err = hint.Add(fmt.Errorf("%s: came up while the switch was under way, and is not of meshgen", t), leaveIt)
+	}
+	return err
 }
 
 // makeSecrets makes the secrets of the plan. What has the name and is not ours stops
@@ -154,8 +201,10 @@ func (m *move) makeSecrets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if record, _ := m.node.Ledger.Record(t); there && !marked(o, record) {
-			return hint.Add(fmt.Errorf("%s: came up while the switch was under way, and is not of meshgen", t), leaveIt)
+		if there {
+			if err := m.mayRemake(ctx, t, o); err != nil {
+				return err
+			}
 		}
 		content, err := m.node.secret(m.to.Number, r)
 		if err != nil {
@@ -167,7 +216,7 @@ func (m *move) makeSecrets(ctx context.Context) error {
 			}
 		}
 		labels := map[string]string{units.MarkLabel: r.Address.String(), units.DigestLabel: r.Secret.Digest}
-		if err := m.node.Podman.CreateSecret(ctx, r.Name, labels, content); err != nil {
+		if err := m.node.Podman.CreateSecret(ctx, host.Secret{Name: r.Name, Labels: labels, Content: content}); err != nil {
 			return fmt.Errorf("%s: make: %w", t, err)
 		}
 		m.progress(Event{Step: Step{Op: "make", Target: t}, Ended: true})

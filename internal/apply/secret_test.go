@@ -3,6 +3,7 @@ package apply
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,50 @@ func TestSecretsAreSealedWithTheKeyOfTheNode(t *testing.T) {
 	}
 	if _, err := (&Node{Layout: layout}).sealed([]units.Resource{secret("s", "s", "")}); err == nil {
 		t.Error("an empty key is taken")
+	}
+}
+
+// Who is started anew for a secret that is adopted or given back: who is given another
+// content by it.
+func TestSecretPlanOfATakeover(t *testing.T) {
+	const name = units.Target("secret:s")
+	user := container("a", "a")
+	user.Uses = []units.Address{address(units.KindSecret, "s")}
+	naming := container("a", "a", "Secret=s,type=env")
+	for _, test := range []struct {
+		name     string
+		held     string // digest of what was found; "1" is declared
+		restarts bool
+	}{{"another content", "2", true}, {"the same content", "1", false}} {
+		t.Run(test.name, func(t *testing.T) {
+			was := state.Adoption{Generation: 1, What: wasSecret, Secret: &state.AdoptedSecret{Digest: test.held}}
+			adopts := running(generation(1, user))
+			adopts.adopt = []Adoption{{Target: name, Was: was, Same: test.held == "1"}}
+			back := running(generation(2, user, secret("s", "s", "1")))
+			for i, r := range back.records {
+				if r.Target == name {
+					back.records[i].Digest, back.records[i].Adoption = "1", &was
+					back.adopted = append(back.adopted, back.records[i])
+				}
+			}
+			back.begins = true
+			released := generation(3, naming)
+			released.Released = map[units.Target]string{name: state.ByHand}
+			lost := back
+			lost.seen.secrets = map[units.Target]string{name: formerSecret}
+			for what, plan := range map[string]Plan{
+				"adopted":                     makePlan(adopts, generation(2, user, secret("s", "s", "1"))),
+				"as it was after a power cut": makePlan(lost, generation(2, user, secret("s", "s", "1"))),
+				"given back to who names it":  makePlan(back, released),
+			} {
+				if got := slices.Contains(plan.Notified, "a.service"); got != test.restarts {
+					t.Errorf("%s: has it started anew: %v", what, got)
+				}
+				if made := len(plan.Make) > 0; made == slices.Contains(plan.Release, name) {
+					t.Errorf("%s: makes %v, gives back %v", what, plan.Make, plan.Release)
+				}
+			}
+		})
 	}
 }
 

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -190,47 +188,6 @@ func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels, Unit: l.Labels["PODMAN_SYSTEMD_UNIT"]}
 	}
 	return found, nil
-}
-
-// Secrets lists all secrets, without what they hold.
-func (p Podman) Secrets(ctx context.Context) ([]Object, error) {
-	ids, err := p.run(ctx, "secret", "ls", "--quiet")
-	if err != nil || len(bytes.TrimSpace(ids)) == 0 {
-		return nil, err
-	}
-	var list []struct {
-		ID        string
-		CreatedAt time.Time
-		Spec      struct {
-			Name   string
-			Labels map[string]string
-		}
-	}
-	// podman 5.4 lists no labels.
-	if err := p.list(ctx, &list, append([]string{"secret", "inspect", "--"}, strings.Fields(string(ids))...)...); err != nil {
-		return nil, err
-	}
-	found := make([]Object, len(list))
-	for i, s := range list {
-		found[i] = Object{Name: s.Spec.Name, ID: s.ID, Labels: s.Spec.Labels, Created: s.CreatedAt}
-	}
-	return found, nil
-}
-
-// CreateSecret makes a secret. The content is in no argument and no error.
-func (p Podman) CreateSecret(ctx context.Context, name string, labels map[string]string, content []byte) error {
-	args := []string{"secret", "create"}
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		args = append(args, "--label", key+"="+labels[key])
-	}
-	_, err := p.feed(ctx, bytes.NewReader(content), nil, append(args, "--", name, "-")...)
-	return err
-}
-
-// RemoveSecret removes the secret of that id. Containers keep their copies.
-func (p Podman) RemoveSecret(ctx context.Context, id string) error {
-	_, err := p.run(ctx, "secret", "rm", "--", id)
-	return err
 }
 
 // ImageLabels returns the labels of each image, by its id.

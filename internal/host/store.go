@@ -9,8 +9,8 @@ import (
 	"meshgen/internal/guard"
 )
 
-// Store is where podman keeps what it knows of containers, volumes and networks,
-// read without a run of podman, which takes a tenth of a second. What it says is
+// Store is where podman keeps what it knows of containers, volumes, networks and
+// secrets, read without a run of podman, which takes a tenth of a second. What it says is
 // a hint: the files are podman's own, and may lie elsewhere. Who is told of
 // something other than expected, or of nothing, asks podman.
 //
@@ -43,6 +43,40 @@ func (s Store) Network(name string) (o Object, there bool) {
 		return o, false
 	}
 	return Object{Name: n.Name, ID: n.ID, Labels: n.Labels}, true
+}
+
+// Secrets returns the secrets by their names, each with its id, its driver and its
+// labels. known is false where there is no index, or none that can be read: podman
+// writes it in place.
+func (s Store) Secrets() (byName map[string]Object, known bool) {
+	dirs, err := guard.StorageDirs(s.Root)
+	if err != nil {
+		return nil, false
+	}
+	text, err := os.ReadFile(filepath.Join(dirs[0], "secrets", "secrets.json"))
+	if err != nil {
+		return nil, false
+	}
+	// As github.com/containers/common/pkg/secrets has it.
+	var index struct {
+		Secrets map[string]struct {
+			Name   string            `json:"name"`
+			ID     string            `json:"id"`
+			Driver string            `json:"driver"`
+			Labels map[string]string `json:"labels"`
+		} `json:"secrets"`
+	}
+	if json.Unmarshal(text, &index) != nil {
+		return nil, false
+	}
+	byName = map[string]Object{}
+	for id, s := range index.Secrets {
+		if s.Name == "" || s.ID != id {
+			return nil, false
+		}
+		byName[s.Name] = Object{Name: s.Name, ID: id, Driver: s.Driver, Labels: s.Labels}
+	}
+	return byName, true
 }
 
 // VolumeMade returns when the volume of that name was made: podman writes below

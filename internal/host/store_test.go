@@ -43,6 +43,28 @@ func TestStoreKnowsContainersByTheirNames(t *testing.T) {
 	}
 }
 
+func TestStoreKnowsSecretsByTheirLabels(t *testing.T) {
+	const index = `{"secrets": {"6c": {"name": "db", "id": "6c", "labels": {"io.meshgen.resource": "m/secret/db"}, "driver": "file", "driverOptions": {"path": "/x"}}},
+ "nameToID": {"db": "6c"}, "idToName": {"6c": "db"}}`
+	root := t.TempDir()
+	lay(t, root, "etc/containers/storage.conf", "[storage]\ngraphroot = \"/srv/pods\"\n")
+	s := Store{Root: root}
+	if _, known := s.Secrets(); known {
+		t.Error("secrets are known where there is no index")
+	}
+	lay(t, root, "srv/pods/secrets/secrets.json", index)
+	found, known := s.Secrets()
+	if o := found["db"]; !known || len(found) != 1 || o.ID != "6c" || o.Driver != FileDriver || o.Labels["io.meshgen.resource"] != "m/secret/db" {
+		t.Errorf("secrets: %+v, %t", found, known)
+	}
+	for _, torn := range []string{"", index[:40], `{"secrets": {"6c": {"name": "db", "id": "7d"}}}`} {
+		lay(t, root, "srv/pods/secrets/secrets.json", torn)
+		if _, known := s.Secrets(); known {
+			t.Errorf("secrets are known by %q", torn)
+		}
+	}
+}
+
 func TestStoreIsWhereItsConfigurationSays(t *testing.T) {
 	root := t.TempDir()
 	lay(t, root, "usr/share/containers/storage.conf", "[storage]\ngraphroot = \"/var/lib/containers/storage\"\n")

@@ -51,8 +51,9 @@ type Volume struct {
 
 // Secret is one in podman's storage.
 type Secret struct {
-	ID, Content string
-	Labels      map[string]string
+	ID, Name, Content string
+	Labels            map[string]string
+	Options           map[string]string // of podman's own driver
 }
 
 // podman is the machine's as a switch has it.
@@ -108,19 +109,35 @@ func (p podman) Secrets(context.Context) ([]host.Object, error) {
 	var found []host.Object
 	for _, name := range slices.Sorted(maps.Keys(p.h.secrets)) {
 		s := p.h.secrets[name]
-		found = append(found, host.Object{Name: name, ID: s.ID, Labels: s.Labels})
+		found = append(found, host.Object{Name: name, ID: s.ID, Labels: s.Labels, Driver: host.FileDriver, Options: s.Options})
 	}
 	return found, nil
 }
 
-func (p podman) CreateSecret(_ context.Context, name string, labels map[string]string, content []byte) error {
+func (p podman) InspectSecret(_ context.Context, id string) (s host.Secret, said []byte, err error) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	for name, is := range p.h.secrets {
+		if is.ID == id {
+			s = host.Secret{Name: name, Labels: is.Labels, Driver: host.FileDriver, Options: is.Options, Content: []byte(is.Content)}
+			return s, fmt.Appendf(nil, "[{\"ID\": %q}]", id), nil
+		}
+	}
+	return s, nil, fmt.Errorf("secret %s: not found", id)
+}
+
+func (p podman) CreateSecret(_ context.Context, s host.Secret) error {
 	p.h.act()
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	if p.h.secrets[name] != nil {
-		return fmt.Errorf("secret %s: exists", name)
+	if p.h.secrets[s.Name] != nil {
+		return fmt.Errorf("%s: exists", s)
 	}
-	p.h.secrets[name] = &Secret{ID: p.h.newID(), Labels: labels, Content: string(content)}
+	options := maps.Clone(s.Options)
+	if options == nil {
+		options = map[string]string{"path": "/secrets"}
+	}
+	p.h.secrets[s.Name] = &Secret{ID: p.h.newID(), Name: s.Name, Labels: s.Labels, Content: string(s.Content), Options: options}
 	return nil
 }
 
@@ -270,6 +287,29 @@ func (h *Host) CreateNetwork(name, subnet string) error {
 		return fmt.Errorf("network %s: exists", name)
 	}
 	return h.createNetwork(name, subnet, nil)
+}
+
+// CreateSecret is podman secret create.
+func (h *Host) CreateSecret(name, content string, labels map[string]string) error {
+	return podman{h}.CreateSecret(context.Background(), host.Secret{Name: name, Labels: labels, Content: []byte(content)})
+}
+
+// RemoveSecret is podman secret rm.
+func (h *Host) RemoveSecret(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.secrets, name)
+}
+
+// Secrets returns all secrets, by their names.
+func (h *Host) Secrets() []Secret {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found []Secret
+	for _, name := range slices.Sorted(maps.Keys(h.secrets)) {
+		found = append(found, *h.secrets[name])
+	}
+	return found
 }
 
 // CreateVolume is podman volume create by hand.

@@ -28,6 +28,14 @@ func (s store) Network(name string) (o host.Object, there bool) {
 	return o, there
 }
 
+func (s store) Secrets() (byName map[string]host.Object, known bool) {
+	byName = map[string]host.Object{}
+	for _, is := range s.h.Secrets() {
+		byName[is.Name] = host.Object{Name: is.Name, ID: is.ID, Driver: host.FileDriver, Labels: is.Labels}
+	}
+	return byName, true
+}
+
 func (s store) VolumeMade(name string) (made time.Time, there bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
