@@ -83,6 +83,10 @@ func (l *loader) evaluationAt(all []errors.Error) {
 		l.fault(at, p, "not one string", "CUE says more, and shows the content: cue vet")
 		return
 	}
+	if l.veils(all, p) {
+		l.fault(at, p, "not one value, or none that fits", "CUE says more, and shows what a secret holds: cue vet")
+		return
+	}
 	if len(all) == 1 {
 		l.fault(at, p, text(all[0]), "")
 		return
@@ -113,11 +117,23 @@ func text(e errors.Error) string {
 	if format == "" {
 		return e.Error() // not one of CUE's own
 	}
-	message := fmt.Sprintf(format, args...)
+	message := fmt.Sprintf(format, unread(args)...)
 	if inner, ok := errors.Unwrap(e).(errors.Error); ok { //nolint:errorlint // the chain is what is printed
 		message += ": " + text(inner)
 	}
 	return message
+}
+
+// unread returns what CUE's parser says that it met without the text of literals: one
+// may be what a secret holds.
+func unread(args []any) []any {
+	args = slices.Clone(args)
+	for i, a := range args {
+		if t, ok := a.(token.Token); ok && t.IsLiteral() && i+1 < len(args) {
+			args[i+1] = "…"
+		}
+	}
+	return args
 }
 
 // owns reports whether a position lies in a file of the manifest.

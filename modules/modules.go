@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/cuecontext"
 
 	"meshgen/units"
@@ -88,7 +89,9 @@ type loader struct {
 	context *cue.Context
 	schema  *schema
 	sources []source
-	written index // of the fields in sources, once it was asked for
+	files   []*ast.File // of sources, and of what they import
+	veil    *veil       // over files, once it was asked for
+	written index       // of the fields in sources, once it was asked for
 	// programs are the policies that were read, by their paths.
 	programs map[string]program
 	faults   []fault

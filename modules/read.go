@@ -215,6 +215,9 @@ func (l *loader) build(pkg string) cue.Value {
 
 // keepSyntax keeps the syntax of the files for the sake of positions.
 func (l *loader) keepSyntax(instance *build.Instance) {
+	for _, i := range append(instance.Dependencies(), instance) {
+		l.files = append(l.files, i.Files...)
+	}
 	for _, f := range instance.Files {
 		name := l.relative(f.Filename)
 		for i := range l.sources {

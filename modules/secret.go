@@ -28,19 +28,28 @@ func (l *loader) secret(d *declared, all fields) {
 // isSecret reports whether a path leads to what a secret holds, or to where that was
 // written by mistake.
 func (p path) isSecret() bool {
-	for i := 2; i < len(p); i++ {
-		if p[i] != "secrets" || p[i-2] != "modules" {
-			continue
-		}
-		return len(p) < i+3 || (p[i+2] != "name" && p[i+2] != "policy" && p[i+2] != "source")
-	}
-	return false
+	below, ok := p.belowSecrets()
+	return ok && (len(below) < 2 || !isOpen(below[1]))
 }
+
+// belowSecrets returns what a path has below the secrets of a module; false where it
+// does not lead there.
+func (p path) belowSecrets() (path, bool) {
+	for i := 2; i < len(p); i++ {
+		if p[i] == "secrets" && p[i-2] == "modules" {
+			return p[i+1:], true
+		}
+	}
+	return nil, false
+}
+
+// isOpen reports whether a key of a secret may be shown.
+func isOpen(key string) bool { return key == "name" || key == "policy" || key == "source" }
 
 // describe says in words what a value at a path is, with ", not" before it; nothing
 // of what a secret holds.
 func (p path) describe(v cue.Value) string {
-	if p.isSecret() {
+	if p.isSecret() || v.Validate() != nil { // whose error is told already
 		return ""
 	}
 	return ", not " + describe(v)

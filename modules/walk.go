@@ -195,7 +195,7 @@ func (l *loader) incomplete(v cue.Value, p path) bool {
 		return false
 	}
 	is := "not decided: " + excerpt(fmt.Sprint(v))
-	if p.isSecret() {
+	if p.isSecret() || v.Validate() != nil { // it would show an error that is told already
 		is = "not decided"
 	}
 	l.fault(l.place(v, p), p, is, "want one concrete value")

@@ -222,12 +222,41 @@ func TestSecretIsAdoptedAndGivenBack(t *testing.T) {
 
 	// One that is removed from the manifest, or by hand, is given back all the same.
 	v.Run("podman", "secret", "rm", "db")
-	v.WriteManifest(one("bee"))
+	v.WriteManifest(one("wasp"))
 	v.Switch()
 	v.mustHaveSecrets("")
 	v.Run("meshgen", "release", "secret:db")
 	if now := said(); now != was {
 		t.Errorf("it is %s, was %s", now, was)
+	}
+}
+
+// A switch that adopts a secret, or gives it back, is killed at its calls, every other
+// time with the power cut as well: in the end it is the one or the other, and who is
+// given it has it.
+func TestSecretTakeoverKilled(t *testing.T) {
+	for _, verb := range []string{"adopt", "release"} {
+		t.Run(verb, func(t *testing.T) {
+			v := Boot(t)
+			v.Run("sh", "-c", "printf theirs | podman secret create --label=app=x db -; podman run --detach --name=ant --restart=always --secret=db,type=env,target=PASS --network=none localhost/probe:1")
+			v.Run("systemctl", "enable", "--quiet", "podman-restart.service")
+			before := func() string {
+				return v.secretIs("db") + v.Run("sh", "-c", `podman secret inspect --format='{{.Spec}}' db
+tr '\0' '\n' < /proc/$(podman inspect --format={{.State.Pid}} ant)/environ | grep ^PASS=
+podman inspect --format='{{.Name}} {{index .Config.Labels "io.meshgen.resource"}}' ant
+true`)
+			}
+			v.WriteManifest(single(`policy: takeover: "hold"
+	secrets: pass: {name: "db", content: "ours"}
+	containers: x: {name: "ant", Container: {Image: "localhost/probe:1", Network: "none", Secret: "pass,type=env,target=PASS"}}`))
+			adopted := func() string {
+				if is := before(); !strings.HasPrefix(is, "ours") || !strings.Contains(is, "PASS=ours\nant m/container/x") || !strings.Contains(is, "m/secret/pass") {
+					return is
+				}
+				return ""
+			}
+			takeover{v, []string{"secret:db", "container:ant"}, before(), before, adopted}.killed(verb, 10)
+		})
 	}
 }
 
