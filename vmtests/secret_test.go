@@ -255,7 +255,7 @@ true`)
 				}
 				return ""
 			}
-			takeover{v, []string{"secret:db", "container:ant"}, before(), before, adopted}.killed(verb, 10)
+			takeover{v, []string{"secret:db", "container:ant"}, before(), before, adopted}.killed(verb, 7)
 		})
 	}
 }
