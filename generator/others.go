@@ -60,6 +60,38 @@ func Definitions(root string, names []string) map[string]string {
 	return found
 }
 
+// DropIns returns the drop-ins of each of the units that are the owner's, by their
+// paths below root, in the order in which systemd would read them: systemd.unit(5).
+// Those for several units at once, as service.d, count for none.
+func DropIns(root string, names []string) map[string][]string {
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		wanted[name+".d"] = true
+	}
+	found := map[string][]string{}
+	for _, dir := range unitDirs {
+		if strings.HasPrefix(dir, "usr/lib/") {
+			continue // what a distribution ships is not the owner's
+		}
+		entries, _ := os.ReadDir(filepath.Join(root, dir)) // what cannot be read changes nothing
+		for _, e := range entries {
+			if !wanted[e.Name()] {
+				continue
+			}
+			files, _ := os.ReadDir(filepath.Join(root, dir, e.Name()))
+			for _, f := range files {
+				path := filepath.Join(root, dir, e.Name(), f.Name())
+				info, err := os.Lstat(path)
+				if err == nil && strings.HasSuffix(f.Name(), ".conf") && !ownLink(root, path, info) {
+					name := strings.TrimSuffix(e.Name(), ".d")
+					found[name] = append(found[name], "/"+filepath.Join(dir, e.Name(), f.Name()))
+				}
+			}
+		}
+	}
+	return found
+}
+
 func definition(root, unit string) string {
 	paths := unitFiles(root, unit)
 	if len(paths) == 0 {

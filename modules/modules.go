@@ -110,6 +110,9 @@ func (l *loader) empty() {
 func (l *loader) manifest(root cue.Value, o Options) Manifest {
 	l.evaluation(root.Validate())
 	top := l.fields(root, l.schema.definition("#Manifest"), nil)
+	if f, ok := top.get("audit"); ok {
+		l.patterns(f) // for their faults: an audit reads them itself
+	}
 	node := l.node(top, o)
 	d := declarations{}
 	for _, m := range l.modules(l.selected(top, &node, o)) {

@@ -15,7 +15,9 @@ package state
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // Layout is where everything lies on a node; every path hangs on it. All are
@@ -83,3 +85,22 @@ func (l Layout) Adopted() string { return filepath.Join(l.State, "adopted") }
 // Bridge returns the directory that is there while systemd is to know two
 // generations at once.
 func (l Layout) Bridge() string { return filepath.Join(l.Runtime, "bridge") }
+
+// IsOwn reports whether an entry of Config or State is meshgen's: what it writes
+// there, a temporary of that, or the owner's manifest.
+func (l Layout) IsOwn(path string) bool {
+	name := filepath.Base(path)
+	switch filepath.Dir(path) {
+	case l.Config:
+		return slices.Contains([]string{"manifest", "generations", "current", "pending"}, name) || strings.HasPrefix(name, ".")
+	case l.State:
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "ledger.") {
+			return true
+		}
+		return slices.Contains([]string{l.Ledger(), l.Lock(), l.SecretKey(), l.Backups(), l.Policies(), l.Adopted(), l.Audited()}, path)
+	}
+	return false
+}
+
+// Audited is the file with what the last audit found that told of what is new.
+func (l Layout) Audited() string { return filepath.Join(l.State, "audit.json") }

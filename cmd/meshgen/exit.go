@@ -13,7 +13,7 @@ const (
 	exitIncomplete = 4 // in force, but something failed
 	exitRolledBack = 5
 	exitLocked     = 6
-	exitChanges    = 10 // plan --exit-code has changes
+	exitChanges    = 10 // plan --exit-code has changes, audit has findings
 )
 
 // ending is a code that a command can end with, and what that means of it.
@@ -29,6 +29,7 @@ type ending struct {
 var endings = map[string][]ending{
 	"meshgen":  {{0, "done"}, endUsage},
 	"adopt":    {{0, "done, or nothing to do"}, {exitFailed, "failed"}, endUsage, endRefused, endIncomplete, endRolledBack, endLocked},
+	"audit":    {{0, "nothing is found"}, {exitFailed, "failed, or something could not be looked at; the rest is told"}, endUsage, {exitChanges, "there are findings"}},
 	"build":    {{0, "done"}, {exitFailed, "failed"}, endUsage, endRefused},
 	"check":    {{0, "nothing is wrong"}, {exitFailed, "failed"}, endUsage, {exitRejected, "something is wrong; nothing was touched"}},
 	"explain":  {{0, "done"}, {exitFailed, "failed, or there is no such name"}, endUsage},

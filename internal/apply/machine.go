@@ -58,6 +58,7 @@ type Podman interface {
 	Images(ctx context.Context) (map[string]bool, error)
 	ImageLabels(ctx context.Context) (map[string]map[string]string, error)
 	Pull(ctx context.Context, image string) error
+	Unused(ctx context.Context) (map[string]bool, error)
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	InspectContainer(ctx context.Context, id string) (host.Inspection, error)
 	Ties(ctx context.Context, ids []string) (map[string]host.Tie, error)
@@ -98,7 +99,7 @@ type Connect func(ctx context.Context, l state.Layout) (Machine, error)
 const settleFor = 200 * time.Millisecond
 
 // Local connects to the machine that this program runs on. Below --root there is
-// at most a converter.
+// at most a converter. With an error comes what could be reached all the same.
 func Local(ctx context.Context, l state.Layout) (Machine, error) {
 	m := Machine{Converter: LocalConverter(l), Settle: settleFor}
 	if l.Root != "/" {
@@ -108,16 +109,15 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 		return m, hint.Add(errors.New("quadlet: not on this machine"), "it comes with podman 4.4 and later")
 	}
 	podman, err := host.FindPodman()
-	if err != nil {
-		return m, err
+	if err == nil {
+		m.Podman, m.Store = podman, host.Store{Root: l.Root}
 	}
 	// A signal ends the switch in its own time, and not the connection.
-	systemd, err := host.Dial(context.WithoutCancel(ctx))
-	if err != nil {
-		return m, err
+	systemd, failed := host.Dial(context.WithoutCancel(ctx))
+	if failed == nil {
+		m.Systemd, m.Unit = systemd, host.OwnUnit()
 	}
-	m.Systemd, m.Podman, m.Store, m.Unit = systemd, podman, host.Store{Root: l.Root}, host.OwnUnit()
-	return m, nil
+	return m, errors.Join(err, failed)
 }
 
 // LocalConverter returns the converter that lies below the root of the layout;

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -52,6 +53,8 @@ type Object struct {
 	Pod     string
 	PodName string
 	Infra   bool
+	// PID is that of its first process; 0 where it does not run.
+	PID int
 	// Created is not known of all objects.
 	Created time.Time
 	// Driver and Options are a volume's or a network's, Subnets and Internal a
@@ -61,6 +64,8 @@ type Object struct {
 	Subnets    []string
 	Internal   bool
 	Mountpoint string
+	// Anonymous says that podman made up the name of a volume, for one container.
+	Anonymous bool
 }
 
 // Containers lists all containers, those that do not run included.
@@ -80,6 +85,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 		PodName  string   `json:"PodName"`
 		IsInfra  bool     `json:"IsInfra"`
 		Created  int64    `json:"Created"` // seconds since 1970
+		PID      int      `json:"Pid"`
 		Ports    []port   `json:"Ports"`
 		Labels   map[string]string
 	}
@@ -92,7 +98,7 @@ func (p Podman) containers(ctx context.Context, args ...string) ([]Object, error
 			found = append(found, Object{
 				Name: name, ID: c.ID, Labels: c.Labels, Image: c.Image, ImageID: c.ImageID,
 				Running: c.State == "running", Frozen: c.State == "paused", External: strings.EqualFold(c.State, "storage"), Unit: c.Labels["PODMAN_SYSTEMD_UNIT"],
-				Networks: c.Networks, Ports: ports(c.Ports), Pod: c.Pod, PodName: c.PodName, Infra: c.IsInfra,
+				Networks: c.Networks, Ports: ports(c.Ports), Pod: c.Pod, PodName: c.PodName, Infra: c.IsInfra, PID: c.PID,
 				Created: time.Unix(c.Created, 0),
 			})
 		}
@@ -131,6 +137,7 @@ func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 		Options    map[string]string
 		Mountpoint string
 		CreatedAt  time.Time
+		Anonymous  bool
 	}
 	if err := p.list(ctx, &list, "volume", "ls", "--format", "json"); err != nil {
 		return nil, err
@@ -139,6 +146,7 @@ func (p Podman) Volumes(ctx context.Context) ([]Object, error) {
 	for i, v := range list {
 		found[i] = Object{
 			Name: v.Name, ID: v.Name, Labels: v.Labels, Driver: v.Driver, Options: v.Options, Mountpoint: v.Mountpoint, Created: v.CreatedAt,
+			Anonymous: v.Anonymous,
 		}
 	}
 	return found, nil
@@ -168,6 +176,50 @@ func (p Podman) Networks(ctx context.Context) ([]Object, error) {
 		}
 		for _, s := range n.Subnets {
 			found[i].Subnets = append(found[i].Subnets, s.Subnet)
+		}
+	}
+	return found, nil
+}
+
+// Unused returns the names of the volumes that no container has.
+func (p Podman) Unused(ctx context.Context) (map[string]bool, error) {
+	out, err := p.run(ctx, "volume", "ls", "--quiet", "--filter", "dangling=true")
+	if err != nil {
+		return nil, err
+	}
+	unused := map[string]bool{}
+	for name := range strings.FieldsSeq(string(out)) {
+		unused[name] = true
+	}
+	return unused, nil
+}
+
+// Addresses returns the container that has each address in the named networks.
+func (p Podman) Addresses(ctx context.Context, networks []string) (map[netip.Addr]string, error) {
+	found := map[netip.Addr]string{}
+	if len(networks) == 0 {
+		return found, nil
+	}
+	var list []struct {
+		Containers map[string]struct {
+			Name       string `json:"name"`
+			Interfaces map[string]struct {
+				Subnets []struct {
+					Address netip.Prefix `json:"ipnet"`
+				} `json:"subnets"`
+			} `json:"interfaces"`
+		} `json:"containers"`
+	}
+	if err := p.list(ctx, &list, append([]string{"network", "inspect", "--"}, networks...)...); err != nil {
+		return nil, err
+	}
+	for _, n := range list {
+		for _, c := range n.Containers {
+			for _, i := range c.Interfaces {
+				for _, s := range i.Subnets {
+					found[s.Address.Addr().Unmap()] = c.Name
+				}
+			}
 		}
 	}
 	return found, nil

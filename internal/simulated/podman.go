@@ -63,6 +63,9 @@ func (p podman) Containers(context.Context) ([]host.Object, error) {
 	return p.containers(func(Container) bool { return true }), nil
 }
 
+// Unused is of no use here: no volume has a name that podman made up.
+func (p podman) Unused(context.Context) (map[string]bool, error) { return map[string]bool{}, nil }
+
 func (p podman) VolumeUsers(_ context.Context, name string) ([]host.Object, error) {
 	return p.containers(func(c Container) bool { return slices.Contains(c.Volumes, name) }), nil
 }

@@ -5,6 +5,7 @@
 //	probe serve ADDR...      answer each connection with $VERSION
 //	probe store ADDR         answer each connection with how many came so far, keep it open
 //	probe connect ADDR       hold a connection to a store; exit 1 when it breaks
+//	probe front STORE ADDR…  hold a connection to a store, and serve at ADDR…
 //	probe exit CODE          at once
 //	probe wait-then-exit DURATION CODE
 //
@@ -60,6 +61,11 @@ func run(args []string) error {
 		return store(args[0])
 	case name == "connect" && len(args) == 1:
 		return connect(args[0])
+	case name == "front" && len(args) > 1:
+		failed := make(chan error)
+		go func() { failed <- connect(args[0]) }()
+		go func() { failed <- serve(args[1:]) }()
+		return <-failed
 	case name == "exit" && len(args) == 1:
 		return exitWith(args[0])
 	case name == "wait-then-exit" && len(args) == 2:

@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/spf13/cobra"
+
+	"meshgen/internal/apply"
+	"meshgen/internal/audit"
+	"meshgen/internal/durable"
+	"meshgen/modules"
+	"meshgen/state"
+)
+
+// auditDoc is the JSON form of an audit.
+type auditDoc struct {
+	Schema string `json:"schema"`
+	audit.Report
+	Partial bool `json:"partial"`
+	failure
+}
+
+// auditFlags are the flags that audit alone has.
+type auditFlags struct {
+	prometheus string
+	journal    bool
+	since      int
+	patience   time.Duration
+}
+
+func newAudit(o *options) *cobra.Command {
+	var f auditFlags
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show what is here that nobody asked for",
+		Long: "audit looks at the machine once and tells what runs, listens or lies on it that the\n" +
+			"manifest did not ask for, and what is not as it asks for: since when, whose it is, and\n" +
+			"the command that would settle it. Nothing is changed.\n\n" +
+			"  stale     meshgen's, no longer declared, still there\n" +
+			"  foreign   not meshgen's, and came up since the first switch\n" +
+			"  missing   declared, and not there\n" +
+			"  stopped   declared to run, and does not\n" +
+			"  shadowed  another definition of that unit wins\n" +
+			"  drifted   meshgen's, changed by other hands\n\n" +
+			"What is held, was found at the first switch, or is kept for its data is listed and does\n" +
+			"not count. audit: ignore: [\"container:ci-*\"] in the manifest has findings ignored; they\n" +
+			"are counted as such. Where something could not be looked at the rest is told all the\n" +
+			"same, and the exit code is 1.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runAudit(cmd, o, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.prometheus, "prometheus", "", "write the counts to `FILE` too, for the textfile collector of Prometheus' node_exporter")
+	flags.BoolVar(&f.journal, "journal", false, "log what is new since the last audit that did, and nothing else")
+	flags.IntVar(&f.since, "since", 0, "leave out what began before generation `N`")
+	flags.DurationVar(&f.patience, "timeout", 10*time.Second, "how long systemd and podman may take")
+	return cmd
+}
+
+func runAudit(cmd *cobra.Command, o *options, f auditFlags) error {
+	l, err := o.layout()
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.since < 0:
+		return usage(cmd, fmt.Errorf("--since %d: no generation", f.since))
+	case f.patience <= 0:
+		return usage(cmd, fmt.Errorf("--timeout %s: want more than 0", f.patience))
+	}
+	r := o.audit(cmd, l, f)
+	if err := cmd.Context().Err(); err != nil {
+		return err
+	}
+	if f.prometheus != "" {
+		var text bytes.Buffer
+		if err := audit.WritePrometheus(&text, r); err != nil {
+			return err
+		}
+		if err := durable.WriteFile(f.prometheus, text.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	code := 0
+	switch {
+	case r.Partial():
+		code = exitFailed
+	case len(r.Findings) > 0:
+		code = exitChanges
+	}
+	switch {
+	case f.journal:
+		err = logNews(l, r)
+	case o.json:
+		err = writeJSON(cmd.OutOrStdout(), auditDoc{Schema: "meshgen.audit/v1", Report: r, Partial: r.Partial()})
+	default:
+		err = o.writeAudit(cmd, r)
+	}
+	return joinCode(err, code)
+}
+
+// audit looks and joins.
+func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.Report {
+	v := apply.Look(cmd.Context(), l, apply.Local, f.patience)
+	r := audit.Join(v)
+	r.Hear(cmd.Context(), v)
+	if os.Geteuid() != 0 && l.Root == "/" {
+		r.Unseen = append([]string{"not root: the ledger, podman's objects and the processes of others are root's to see"}, r.Unseen...)
+	}
+	patterns, err := modules.Ignored(o.manifestDir(l))
+	if faults := faultsOf(err); len(faults) > 0 {
+		for _, f := range faults {
+			r.Unseen = append(r.Unseen, "not followed: "+f.Error())
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.Unseen = append(r.Unseen, "what is to be ignored: "+err.Error())
+	}
+	texts := make([]string, len(patterns))
+	for i, p := range patterns {
+		texts[i] = p.Text
+	}
+	r.Ignore(texts)
+	if words := o.astray(l, v.Generation); words != "" {
+		r.Notes = append(r.Notes, words)
+	}
+	if f.since > 0 {
+		r = r.Since(f.since)
+	}
+	return r
+}
+
+// writeAudit prints a report: what could not be seen, then the findings, each with
+// the command that settles it, then what is listed.
+func (o *options) writeAudit(cmd *cobra.Command, r audit.Report) error {
+	w := cmd.OutOrStdout()
+	var head []string
+	for _, words := range r.Unseen {
+		head = append(head, "partial: "+words)
+	}
+	head = append(head, r.Notes...)
+	head = append(head, verdict(r))
+	if err := writeText(w, strings.Join(head, "\n")); err != nil {
+		return err
+	}
+	t := table{columns: []column{
+		{}, {by: cutMiddle, weight: 2, min: 12}, {by: cutDrop, weight: 1},
+	}}
+	for _, f := range r.Findings {
+		t.rows = append(t.rows, findingRow(f))
+	}
+	if !o.quiet {
+		for _, list := range [][]audit.Finding{r.Held, r.Retained, r.Found} {
+			for _, f := range list {
+				t.rows = append(t.rows, o.listedRow(f))
+			}
+		}
+		if o.verbose {
+			for _, f := range r.Ignored {
+				t.rows = append(t.rows, o.listedRow(f))
+			}
+		}
+	}
+	return t.write(w)
+}
+
+// verdict is the answer in a line.
+func verdict(r audit.Report) string {
+	var parts []string
+	counts := r.Counts()
+	for _, c := range audit.Counted() {
+		if counts[c] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[c], c))
+		}
+	}
+	head := "nothing is here that was not asked for"
+	if len(parts) > 0 {
+		head = count(len(r.Findings), "finding") + ": " + strings.Join(parts, ", ")
+	} else if r.Partial() {
+		head = "nothing was found in what could be seen"
+	}
+	var listed []string
+	for _, l := range []struct {
+		n    int
+		word string
+	}{{len(r.Held), "held"}, {len(r.Retained), "retained"}, {len(r.Found), "found"}, {len(r.Ignored), "ignored"}} {
+		if l.n > 0 {
+			listed = append(listed, fmt.Sprintf("%d %s", l.n, l.word))
+		}
+	}
+	if len(listed) > 0 {
+		head += "; besides " + strings.Join(listed, ", ")
+	}
+	if r.Generation == 0 {
+		return head + "; no generation is in force"
+	}
+	return fmt.Sprintf("%s (generation %d)", head, r.Generation)
+}
+
+func findingRow(f audit.Finding) row {
+	t := toneLook
+	if f.Class == audit.Stale || f.Class == audit.Foreign {
+		t = toneBad
+	}
+	out := row{cells: []cell{{string(f.Class), t}, {string(f.Target), toneNone}, {began(f), toneAside}}}
+	out.below = append(out.below, note{cell{f.Detail, toneNone}, cutWrap})
+	if f.Resource.Module != "" && f.Class != audit.Foreign {
+		out.below = append(out.below, note{cell{"of " + f.Resource.String(), toneNone}, cutWrap})
+	} else if f.Owner != "" && !strings.Contains(f.Detail, f.Owner) {
+		out.below = append(out.below, note{cell{"from " + f.Owner, toneNone}, cutWrap})
+	}
+	for _, l := range f.Listens {
+		out.below = append(out.below, note{cell{"listens on " + l.String(), toneNone}, cutWrap})
+	}
+	for _, c := range f.Connects {
+		out.below = append(out.below, note{cell{"connected to " + c.To + ", of " + c.Of.String() + by(c.Process, c.PID), toneNone}, cutWrap})
+	}
+	if f.Fix != "" {
+		out.below = append(out.below, note{cell{"$ " + f.Fix, toneNone}, cutNot})
+	}
+	return out
+}
+
+func (o *options) listedRow(f audit.Finding) row {
+	out := row{cells: []cell{{string(f.Class), toneAside}, {string(f.Target), toneNone}, {began(f), toneAside}}}
+	if o.verbose || f.Class == audit.Held {
+		out.below = append(out.below, note{cell{f.Detail, toneNone}, cutWrap})
+	}
+	if f.Fix != "" {
+		out.below = append(out.below, note{cell{"$ " + f.Fix, toneNone}, cutNot})
+	}
+	return out
+}
+
+func by(process string, pid int) string {
+	if pid == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", by %s (%d)", process, pid)
+}
+
+// began says since when it is so, and which generation was in force then.
+func began(f audit.Finding) string {
+	if f.Since.IsZero() {
+		return ""
+	}
+	words := "since " + since(f.Since)
+	if f.Generation > 0 {
+		words += fmt.Sprintf(", generation %d", f.Generation)
+	}
+	return words
+}
+
+// logNews logs what is new, an entry each, and remembers what there is: to the
+// journal with fields where stderr leads to it, else to stderr.
+func logNews(l state.Layout, r audit.Report) error {
+	fresh, gone, err := audit.News(l.Audited(), r)
+	if err != nil {
+		return err
+	}
+	isJournal, _ := journal.StderrIsJournalStream() // where that is not known, it is not
+	for _, f := range fresh {
+		line := strings.TrimRight(fmt.Sprintf("%s %s: %s", f.Class, f.Target, f.Detail), ": ")
+		if err := logFinding(line, journal.PriWarning, isJournal, f); err != nil {
+			return err
+		}
+	}
+	for _, t := range gone {
+		if err := logFinding(fmt.Sprintf("settled %s", t), journal.PriNotice, isJournal, audit.Finding{Target: t}); err != nil {
+			return err
+		}
+	}
+	for _, words := range r.Unseen {
+		if err := logFinding("partial: "+words, journal.PriErr, isJournal, audit.Finding{}); err != nil {
+			return err
+		}
+	}
+	if r.Partial() {
+		return nil // what was not seen is not gone
+	}
+	if len(fresh) == 0 && len(gone) == 0 {
+		return nil
+	}
+	return audit.Remember(l.Audited(), r)
+}
+
+func logFinding(line string, p journal.Priority, isJournal bool, f audit.Finding) error {
+	line = visible(line)
+	if !isJournal {
+		_, err := fmt.Fprintln(os.Stderr, line)
+		return err
+	}
+	fields := map[string]string{}
+	for name, value := range map[string]string{
+		"MESHGEN_CLASS": string(f.Class), "MESHGEN_TARGET": string(f.Target), "MESHGEN_FIX": f.Fix, "MESHGEN_OWNER": f.Owner,
+	} {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	if f.Resource.Module != "" {
+		fields["MESHGEN_RESOURCE"] = f.Resource.String()
+	}
+	var listens []string
+	for _, l := range f.Listens {
+		listens = append(listens, l.String())
+	}
+	if slices.Sort(listens); len(listens) > 0 {
+		fields["MESHGEN_LISTENS"] = strings.Join(listens, ", ")
+	}
+	return journal.Send(line, p, fields)
+}

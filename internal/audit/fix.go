@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// meshgen is the owner of what is ours.
+const meshgen = "meshgen"
+
+// switchFix settles what a switch settles.
+const switchFix = "meshgen switch"
+
+// removal returns the command that ends an object and takes it away. podman gives
+// what runs its stop timeout.
+func removal(t units.Target, o host.Object) string {
+	switch t.Kind() {
+	case units.TargetContainer:
+		if o.PodName != "" {
+			return "podman pod rm --force " + quote(o.PodName)
+		}
+		return "podman rm --force --volumes " + quote(o.Name)
+	case units.TargetPod:
+		return "podman pod rm --force " + quote(o.Name)
+	}
+	return "podman " + t.Kind() + " rm " + quote(o.Name)
+}
+
+// undefine returns the command that stops a unit and puts its definition out of
+// systemd's sight, and podman's. The text stays, under a name that neither reads.
+func (j *joiner) undefine(unit, path string) string {
+	stop := "systemctl disable --now " + quote(unit)
+	if !strings.HasPrefix(path, "/etc/systemd/") {
+		stop = "systemctl stop " + quote(unit) // one that is generated cannot be disabled
+	}
+	return stop + " && " + putAway(path) + " && systemctl daemon-reload"
+}
+
+func putAway(path string) string { return "mv " + quote(path) + " " + quote(path+".off") }
+
+// unshadow returns the command that has our definition of a unit win again, and who
+// has the one that wins now.
+func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
+	name := t.To.Name()
+	path := j.Definitions[name]
+	if t.Change == state.Masked || path == "" {
+		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", quote(name)), filepath.Join("/etc/systemd/system", name)
+	}
+	return putAway(path) + " && systemctl daemon-reload && systemctl restart " + quote(name), path
+}
+
+// refused returns the command that settles what no switch would put right by itself.
+func (j *joiner) refused(t state.Transition) string {
+	name := quote(t.To.Name())
+	switch {
+	case t.Change == state.Directory || t.Change == state.Remade && t.To.Kind() == units.TargetFile:
+		return "mv " + name + " " + quote(t.To.Name()+".off") + " && " + switchFix
+	case t.To.Kind() == units.TargetVolume && t.Change == state.Gone:
+		return "" // its data has to come from somewhere
+	case t.Change == state.Remade && t.To.Kind() != units.TargetVolume:
+		return "podman " + t.To.Kind() + " rm --force " + name + " && " + switchFix
+	}
+	return "" // the owner's to decide
+}
+
+// quote returns a word as a shell takes it for one.
+func quote(s string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_+=:,./-", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

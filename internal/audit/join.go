@@ -1,0 +1,329 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"meshgen/internal/apply"
+	"meshgen/internal/host"
+	"meshgen/state"
+	"meshgen/units"
+)
+
+// Join tells what in the view is not as the generation in force says. What listens,
+// and what is ignored, it knows nothing of: see [Report.Hear] and [Report.Ignore].
+func Join(v apply.View) Report {
+	j := joiner{View: v, declared: map[units.Target]units.Resource{}, unit: map[string]state.Unit{}, told: map[units.Target]bool{}}
+	for _, r := range v.Generation.Resources {
+		for _, t := range units.Targets(r) {
+			j.declared[t] = r
+		}
+	}
+	for _, u := range v.Generation.Units {
+		j.unit[u.Name] = u
+	}
+	j.report = Report{At: v.At, Generation: v.Generation.Number, Unseen: []string{}, Notes: []string{}}
+	for _, err := range v.Unseen {
+		j.report.Unseen = append(j.report.Unseen, err.Error())
+	}
+	if s := v.Unfinished; s != nil {
+		j.report.Notes = append(j.report.Notes, fmt.Sprintf("a switch to generation %d was cut short; meshgen recover finishes or undoes it", s.Generation))
+	}
+	j.drift()
+	j.dropIns()
+	j.declaredUnits()
+	j.declaredPods()
+	j.podmans()
+	j.records()
+	j.stranded()
+	j.definitions()
+	j.generated()
+	j.files()
+	j.heldBack()
+	j.report.sort()
+	return j.report
+}
+
+// joiner builds a report. Names are told once: what has been told under a better
+// class is not told again.
+type joiner struct {
+	apply.View
+	declared map[units.Target]units.Resource
+	unit     map[string]state.Unit // declared
+	told     map[units.Target]bool
+	report   Report
+}
+
+// tell adds a finding, of which the rest is known from the ledger.
+func (j *joiner) tell(f Finding) {
+	j.told[f.Target] = true
+	for _, t := range f.Also {
+		j.told[t] = true
+	}
+	if r, ok := j.Records[f.Target]; ok && f.Resource == (units.Address{}) && r.State != state.Found {
+		f.Resource = r.Resource
+	}
+	f.Generation = j.generationAt(f.Since)
+	j.report.add(f)
+}
+
+// generationAt returns the generation that was in force at a moment.
+func (j *joiner) generationAt(t time.Time) int {
+	number := 0
+	for _, s := range j.Switches {
+		// podman tells no more than the second.
+		if !s.End.IsZero() && !s.End.Truncate(time.Second).After(t) && (s.Result == state.Done || s.Result == state.Failed) {
+			number = s.Generation
+		}
+	}
+	return number
+}
+
+// drift tells what other hands did to what is declared.
+func (j *joiner) drift() {
+	for _, d := range j.Drift {
+		t := d.Transition
+		f := Finding{Class: Drifted, Target: t.To, Resource: t.Resource, Owner: meshgen, Detail: t.Reason, Fix: switchFix}
+		switch t.Change {
+		case state.Gone:
+			f.Class = Missing
+		case state.Overridden, state.Masked:
+			f.Class = Shadowed
+			f.Fix, f.Owner = j.unshadow(t)
+		case state.ChangedContent, state.ChangedMode, state.Directory, state.Symlink, state.Special, state.Damaged, state.Renamed, state.Remade:
+		}
+		switch {
+		case t.Decision == state.Keep:
+			f.Class, f.Detail, f.Fix = Held, f.Detail+", and its policy keeps it so", ""
+		case t.Decision == state.Refuse && f.Class != Shadowed:
+			f.Fix = j.refused(t)
+			if f.Fix == "" {
+				f.Detail = sentence(f.Detail, d.Hint)
+			}
+		}
+		if t.To.Kind() == units.TargetFile {
+			f.Since = changed(j.Layout.Path(t.To.Name()))
+		}
+		j.tell(f)
+	}
+}
+
+// declaredUnits tells of the units that are declared and not there, or down while
+// they are to run.
+func (j *joiner) declaredUnits() {
+	for _, u := range j.Generation.Units {
+		t := units.Of(units.TargetUnit, u.Name)
+		seen, known := j.Units[u.Name]
+		if !known || j.told[t] {
+			continue // nothing was seen, or nothing more is to be said
+		}
+		f := Finding{Class: Stopped, Target: t, Resource: u.Resource, Owner: meshgen, Since: j.Details[u.Name].Changed}
+		if object := units.Object(j.declared[t]); object != "" {
+			if j.told[object] {
+				continue
+			}
+			f.Also = []units.Target{object}
+		}
+		switch {
+		case seen.Load == "not-found" && seen.Up():
+			f.Class, f.Detail, f.Fix = Drifted, "runs, and systemd has lost its definition", "systemctl daemon-reload"
+		case seen.Load == "not-found":
+			f.Class, f.Detail, f.Fix = Missing, "systemd does not know it", "systemctl daemon-reload && systemctl start "+quote(u.Name)
+		case seen.Load != "loaded":
+			f.Class, f.Detail = Drifted, "systemd cannot use its definition: "+seen.Load
+			f.Fix = switchFix
+		case seen.Active == "failed":
+			f.Detail = "failed: " + cmp.Or(j.Details[u.Name].Result, "no reason is known")
+			f.Fix = "systemctl reset-failed " + quote(u.Name) + " && systemctl start " + quote(u.Name)
+		case seen.Sub == "auto-restart":
+			f.Detail, f.Fix = "starts, fails, and is started again", "journalctl -n 30 -u "+quote(u.Name)
+		case seen.Active == "inactive" && u.Wanted && !j.isDone(u):
+			f.Detail, f.Fix = "is stopped", "systemctl start "+quote(u.Name)
+		default:
+			continue
+		}
+		j.tell(f)
+	}
+}
+
+// isDone reports whether a unit that is down has done what it is for: one that runs
+// once, and has.
+func (j *joiner) isDone(u state.Unit) bool {
+	d := j.Details[u.Name]
+	return d.Type == "oneshot" && d.Result == "success"
+}
+
+// declaredPods tells of pods that are gone while their units are up: the unit of a
+// pod does not see that.
+func (j *joiner) declaredPods() {
+	pods, listed := j.Objects[units.TargetPod]
+	if !listed {
+		return
+	}
+	for _, r := range j.Generation.Resources {
+		t := units.Object(r)
+		if r.Address.Kind != units.KindPod || j.told[t] {
+			continue
+		}
+		name := units.Unit(r)
+		if _, there := pods[t.Name()]; !there && j.Units[name].Active == "active" {
+			j.tell(Finding{
+				Class: Missing, Target: t, Also: []units.Target{units.Of(units.TargetUnit, name)}, Resource: r.Address, Owner: meshgen,
+				Detail: "the pod is gone, and its unit is up", Fix: "systemctl restart " + quote(name),
+			})
+		}
+	}
+}
+
+// records tells of what the ledger has as ours, and that is no longer declared.
+func (j *joiner) records() {
+	for _, t := range slices.Sorted(maps.Keys(j.Records)) {
+		r := j.Records[t]
+		if _, declared := j.declared[t]; declared || j.told[t] {
+			continue
+		}
+		switch r.State {
+		case state.Live:
+			j.leftover(r)
+		case state.Held:
+			j.held(r)
+		case state.Retired, state.Found:
+		}
+	}
+}
+
+// leftover tells of what a switch has not taken away yet, if it is there.
+func (j *joiner) leftover(r state.Record) {
+	name, f := r.Target.Name(), Finding{Class: Stale, Target: r.Target, Owner: meshgen, Since: r.Last.Time, Fix: switchFix}
+	switch r.Target.Kind() {
+	case units.TargetUnit:
+		u := j.Units[name]
+		if !u.Up() && u.Active != "failed" {
+			return
+		}
+		f.Detail = "is no longer declared, and is " + u.Active
+		if u.Stranded() {
+			f.Detail += "; systemd has lost its definition"
+		}
+	case units.TargetFile:
+		if !lies(j.Layout.Path(name)) {
+			return
+		}
+		f.Detail = "is no longer declared, and is there"
+	default: // podman's objects are told where podman's are; the rest is no name of its own
+		return
+	}
+	j.tell(f)
+}
+
+// held tells of what was ours and is let be, if it is there.
+func (j *joiner) held(r state.Record) {
+	f := Finding{Class: Held, Target: r.Target, Owner: meshgen, Since: r.Last.Time, Detail: r.Why}
+	switch kind := r.Target.Kind(); kind {
+	case units.TargetVolume:
+		f.Class = Retained
+		fallthrough
+	case units.TargetContainer, units.TargetPod, units.TargetNetwork, units.TargetSecret:
+		if objects, listed := j.Objects[kind]; listed {
+			if _, there := objects[r.Target.Name()]; !there {
+				return
+			}
+		}
+	case units.TargetFile:
+		if !lies(j.Layout.Path(r.Target.Name())) {
+			return
+		}
+	case units.TargetDir:
+		f.Class = Retained
+		if !lies(j.Layout.Path(r.Target.Name())) {
+			return
+		}
+	case units.TargetUnit:
+		if !j.Units[r.Target.Name()].Up() {
+			return
+		}
+	default:
+		return
+	}
+	j.tell(f)
+}
+
+// heldBack tells of what is declared and left out.
+func (j *joiner) heldBack() {
+	in := map[units.Address]bool{}
+	for _, r := range j.Generation.Resources {
+		in[r.Address] = true
+	}
+	for _, h := range j.Generation.Held {
+		if len(h.Taken) == 0 || in[h.Resource] {
+			continue // it waits for another that is told
+		}
+		j.report.add(Finding{
+			Class: Held, Target: h.Taken[0].To, Resource: h.Resource, Detail: "declared, and left out: " + h.Why(), Fix: h.Command(),
+			Since: j.Generation.Time, Generation: j.Generation.Number,
+		})
+	}
+}
+
+// stranded tells of units that run while systemd has lost their definition, and of
+// those of ours that failed and are gone.
+func (j *joiner) stranded() {
+	for _, name := range slices.Sorted(maps.Keys(j.Units)) {
+		u, t := j.Units[name], units.Of(units.TargetUnit, name)
+		r, recorded := j.Records[t]
+		isFailed := u.Load == "not-found" && u.Active == "failed" && recorded
+		if _, declared := j.unit[name]; declared || j.told[t] || !(u.Stranded() || isFailed) {
+			continue
+		}
+		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + quote(name)}
+		if recorded && r.State == state.Retired {
+			f.Class, f.Owner = Stale, meshgen
+		}
+		f.Detail = limbo
+		if isFailed {
+			f.Detail, f.Fix = "failed, and has no definition any more", "systemctl reset-failed "+quote(name)
+		}
+		f.Detail = sentence(f.Detail, j.past(t))
+		j.tell(f)
+	}
+}
+
+const limbo = "runs, and systemd has lost its definition"
+
+// past says what the ledger knows of a name that is not ours now.
+func (j *joiner) past(t units.Target) string {
+	r, ok := j.Records[t]
+	switch {
+	case !ok && len(j.Switches) == 0:
+		return ""
+	case !ok:
+		return "the ledger never had it"
+	case r.State == state.Found && r.Emissions == 0:
+		return "was there before the first switch, " + strings.TrimPrefix(r.Why, "a ")
+	case r.State == state.Retired:
+		return fmt.Sprintf("was of %s until generation %d, and was seen gone", r.Resource, r.Retired.Generation)
+	case r.State == state.Found:
+		return fmt.Sprintf("was of %s, and was let go", r.Resource)
+	}
+	return ""
+}
+
+// sentence joins what is said of a thing.
+func sentence(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}
+
+// running is what is said of how a unit does.
+func running(u host.Unit) string {
+	switch {
+	case u.Up():
+		return "runs"
+	case u.Active == "failed":
+		return "has failed"
+	}
+	return "does not run"
+}
