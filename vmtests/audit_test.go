@@ -125,6 +125,10 @@ func TestAuditHasEachOfEverythingAndNothingElse(t *testing.T) {
 	v.Run("podman", "run", "--detach", "--name=was-there", "--network=none", "localhost/probe:2")
 	v.Run("podman", "run", "--detach", "--name=m-held", "--network=none", "localhost/probe:2")
 	manifest := crowd(200)
+	for _, n := range []int{50, 100, 150} { // podman starts no more at once
+		v.WriteManifest(crowd(n) + `modules: m: containers: held: ` + probe + "\n")
+		v.Switch()
+	}
 	v.WriteManifest(manifest + `modules: m: containers: {held: ` + probe + `, gone: ` + probe + `}` + "\n")
 	v.Switch()
 	v.WriteManifest(strings.Replace(manifest, "left: {}", "", 1) + `modules: m: containers: held: ` + probe + "\n")

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -265,20 +265,26 @@ func logNews(l state.Layout, r audit.Report) error {
 	if err != nil {
 		return err
 	}
-	isJournal, _ := journal.StderrIsJournalStream() // where that is not known, it is not
+	entry := func(line string, _ journal.Priority, _ map[string]string) error {
+		_, err := fmt.Fprintln(os.Stderr, line)
+		return err
+	}
+	if isJournal, _ := journal.StderrIsJournalStream(); isJournal { // where that is not known, it is not
+		entry = journal.Send
+	}
 	for _, f := range fresh {
 		line := strings.TrimRight(fmt.Sprintf("%s %s: %s", f.Class, f.Target, f.Detail), ": ")
-		if err := logFinding(line, journal.PriWarning, isJournal, f); err != nil {
+		if err := entry(visible(line), journal.PriWarning, fieldsOf(f)); err != nil {
 			return err
 		}
 	}
 	for _, t := range gone {
-		if err := logFinding(fmt.Sprintf("settled %s", t), journal.PriNotice, isJournal, audit.Finding{Target: t}); err != nil {
+		if err := entry(visible(fmt.Sprintf("settled %s", t)), journal.PriNotice, fieldsOf(audit.Finding{Target: t})); err != nil {
 			return err
 		}
 	}
 	for _, words := range r.Unseen {
-		if err := logFinding("partial: "+words, journal.PriErr, isJournal, audit.Finding{}); err != nil {
+		if err := entry(visible("partial: "+words), journal.PriErr, nil); err != nil {
 			return err
 		}
 	}
@@ -291,19 +297,10 @@ func logNews(l state.Layout, r audit.Report) error {
 	return audit.Remember(l.Audited(), r)
 }
 
-func logFinding(line string, p journal.Priority, isJournal bool, f audit.Finding) error {
-	line = visible(line)
-	if !isJournal {
-		_, err := fmt.Fprintln(os.Stderr, line)
-		return err
-	}
-	fields := map[string]string{}
-	for name, value := range map[string]string{
+// fieldsOf returns the fields of a finding's entry in the journal.
+func fieldsOf(f audit.Finding) map[string]string {
+	fields := map[string]string{
 		"MESHGEN_CLASS": string(f.Class), "MESHGEN_TARGET": string(f.Target), "MESHGEN_FIX": f.Fix, "MESHGEN_OWNER": f.Owner,
-	} {
-		if value != "" {
-			fields[name] = value
-		}
 	}
 	if f.Resource.Module != "" {
 		fields["MESHGEN_RESOURCE"] = f.Resource.String()
@@ -312,8 +309,7 @@ func logFinding(line string, p journal.Priority, isJournal bool, f audit.Finding
 	for _, l := range f.Listens {
 		listens = append(listens, l.String())
 	}
-	if slices.Sort(listens); len(listens) > 0 {
-		fields["MESHGEN_LISTENS"] = strings.Join(listens, ", ")
-	}
-	return journal.Send(line, p, fields)
+	fields["MESHGEN_LISTENS"] = strings.Join(listens, ", ")
+	maps.DeleteFunc(fields, func(_, value string) bool { return value == "" })
+	return fields
 }

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -170,9 +171,7 @@ func (v *View) loaded(ctx context.Context, n *Node) error {
 	if err != nil {
 		return err
 	}
-	for name, u := range more {
-		v.Units[name] = u
-	}
+	maps.Copy(v.Units, more)
 	v.Details, err = n.Systemd.Details(ctx, v.closer())
 	return err
 }

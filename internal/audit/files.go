@@ -37,13 +37,13 @@ func (j *joiner) dropIns() {
 		if j.told[t] {
 			continue
 		}
-		fix := ""
+		var away []string
 		for _, path := range paths {
-			fix += putAway(path) + " && "
+			away = append(away, putAway(path))
 		}
 		j.tell(Finding{
 			Class: Drifted, Target: t, Resource: j.unit[name].Resource, Owner: paths[0], Since: changed(j.Layout.Path(paths[0])),
-			Detail: "changed by " + strings.Join(paths, ", "), Fix: fix + "systemctl daemon-reload && systemctl restart " + quote(name),
+			Detail: "changed by " + strings.Join(paths, ", "), Fix: strings.Join(away, " && ") + " && systemctl daemon-reload && systemctl restart " + quote(name),
 		})
 	}
 }

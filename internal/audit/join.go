@@ -276,7 +276,7 @@ func (j *joiner) stranded() {
 		u, t := j.Units[name], units.Of(units.TargetUnit, name)
 		r, recorded := j.Records[t]
 		isFailed := u.Load == "not-found" && u.Active == "failed" && recorded
-		if _, declared := j.unit[name]; declared || j.told[t] || !(u.Stranded() || isFailed) {
+		if _, declared := j.unit[name]; declared || j.told[t] || (!u.Stranded() && !isFailed) {
 			continue
 		}
 		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + quote(name)}
