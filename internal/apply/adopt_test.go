@@ -201,7 +201,7 @@ func (w takeover) act(node *apply.Node, release []string) error {
 	in := apply.Input{Node: "n", Digest: fmt.Sprint(len(w.set), slices.ContainsFunc(w.set, func(r units.Resource) bool { return r.Wasm != nil })), Resources: w.set}
 	for _, name := range release {
 		if name == "adopt" {
-			in.Adopt = []units.Target{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "secret:pass", "file:/etc/x/one", "file:/etc/x/link"}
+			in.Adopt = []string{"container:hand", "unit:hand.service", "unit:quad.service", "unit:plain.service", "unit:masked.service", "network:net", "volume:vat", "secret:pass", "file:/etc/x/one", "file:/etc/x/link"}
 			continue
 		}
 		var err error

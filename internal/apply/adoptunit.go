@@ -191,7 +191,7 @@ func (a *adoption) makes(unit string, o host.Object) bool {
 // together refuses to take away what runs or carries a container that stays, and
 // says of each adoption with which others it goes back.
 func (a *adoption) together(ctx context.Context) error {
-	if len(a.byUnit)+len(a.byID) == 0 {
+	if len(a.byUnit)+len(a.byID) == 0 || a.node.objects == nil { // below --root no podman runs anything
 		return nil
 	}
 	containers, err := a.node.objects.get(ctx, units.TargetContainer)

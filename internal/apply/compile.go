@@ -31,9 +31,10 @@ type Input struct {
 	// Held are the resources of the manifest that are left out of Resources, or
 	// stand there as they were, in the order of their addresses.
 	Held []state.Holding
-	// Adopt are names that the operator has adopted, whatever a policy says. Released
-	// are those that are given back, with why.
-	Adopt    []units.Target
+	// Adopt are the operator's words for what is to be adopted, whatever a policy says:
+	// targets, addresses, or names alone. Released are the names that are given back,
+	// with why.
+	Adopt    []string
 	Released map[units.Target]string
 }
 

@@ -78,16 +78,14 @@ func (n *Node) Explain(ctx context.Context, word string) (Story, error) {
 // of several of its targets.
 func (n *Node) meant(word string, s Story, t teller) (Story, error) {
 	several, known := n.matches(word)
-	var choice []string // what to type to be understood
+	var targets []units.Target
 	for _, r := range several {
-		one := r.Resource.String()
-		if r.Resource == (units.Address{}) {
-			one = string(r.Target)
-		}
-		if !slices.Contains(choice, one) {
-			choice = append(choice, one)
-		}
+		targets = append(targets, r.Target)
 	}
+	choice := choices(targets, func(t units.Target) units.Address {
+		r, _ := n.ledgerRecord(t)
+		return r.Resource
+	})
 	switch {
 	case len(several) == 1:
 		s.Target, s.Resource = several[0].Target, several[0].Resource
@@ -96,7 +94,7 @@ func (n *Node) meant(word string, s Story, t teller) (Story, error) {
 		s.Resource = several[0].Resource
 		return s, nil
 	case len(choice) > 1:
-		return s, hint.Add(fmt.Errorf("%s: may be one of several", word), "meshgen explain "+strings.Join(choice, ", or meshgen explain "))
+		return s, hint.Add(errors.New(word+ambiguous), either("meshgen explain", choice))
 	}
 	return s, t.nearest(word, unknown(word, known))
 }

@@ -3,7 +3,6 @@ package apply
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -151,7 +150,7 @@ func (n *Node) named(word string) (state.Record, error) {
 		for _, r := range meant {
 			names = append(names, string(r.Target))
 		}
-		return state.Record{}, hint.Add(fmt.Errorf("%s: may be one of several", word), strings.Join(names, ", "))
+		return state.Record{}, hint.Add(errors.New(word+ambiguous), strings.Join(names, ", "))
 	}
 	return state.Record{}, unknown(word, known)
 }
@@ -159,14 +158,14 @@ func (n *Node) named(word string) (state.Record, error) {
 // matches returns the records of the targets that a word may mean, one where it
 // says exactly which, and beside them all targets that the ledger has.
 func (n *Node) matches(word string) (meant []state.Record, known []string) {
+	var targets []units.Target
 	for _, r := range n.Ledger.Records() {
-		if string(r.Target) == word || (r.Target.Name() == word && shownBare(r.Target)) {
-			return []state.Record{r}, nil
-		}
-		if r.Target.Name() == word || (r.Target.Kind() == units.TargetUnit && r.Target.Name() == word+".service") {
-			meant = append(meant, r)
-		}
+		targets = append(targets, r.Target)
 		known = append(known, string(r.Target))
+	}
+	for _, t := range meanings(word, targets) {
+		r, _ := n.Ledger.Record(t)
+		meant = append(meant, r)
 	}
 	return meant, known
 }
@@ -179,18 +178,9 @@ func shownBare(t units.Target) bool {
 
 // unknown says that a word means nothing, and what is like it.
 func unknown(word string, known []string) error {
-	names := slices.Clone(known)
-	for _, k := range known { // people leave the kind out
-		names = append(names, units.Target(k).Name())
-	}
-	next := "meshgen status shows what there is"
-	if near := units.Nearest(word, names); near != "" {
+	next := showsAll
+	if near := nearest(word, known); near != "" {
 		next = "nearest: " + near
-		for _, k := range known {
-			if units.Target(k).Name() == near {
-				next = "nearest: " + k
-			}
-		}
 	}
 	return hint.Add(fmt.Errorf("%s: the ledger has no such name", word), next)
 }

@@ -327,7 +327,7 @@ func (p *play) run(m manifest, act act) (r run) {
 	}
 	switch act.verb {
 	case "adopt":
-		in.Adopt = []units.Target{act.target}
+		in.Adopt = []string{string(act.target)}
 	case "release":
 		if in, err = node.Releasing(in, []string{string(act.target)}); err != nil {
 			if adopted && mayRelease(declared, leaves) && !errors.Is(err, apply.ErrPassedOn) {

@@ -26,6 +26,7 @@ type Prepared struct {
 	before   before
 	compiled Compiled
 	input    Input // without what is held
+	asked    asked
 }
 
 // Prepare compiles the input, looks at the machine, compares and judges. The
@@ -100,13 +101,18 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base state.Generation, damaged map[units.Target]bool) (err error) {
 	stays := map[units.Address]units.Resource{}
 	var held []state.Holding // for what is in their way now
-	for {
+	for first := true; ; first = false {
 		lost := p.before.lost
 		if p.before, err = n.lookBefore(ctx, current, p.compiled.Generation, &whole{damaged}); err != nil {
 			return err
 		}
 		p.before.lost = lost
-		p.before.operator, p.input = in.Adopt, in
+		if p.input = in; first {
+			if p.asked, p.Rejected = in.asked(p.before.transitions); len(p.Rejected) > 0 {
+				return nil
+			}
+		}
+		p.before.operator = p.asked.taken
 		judged, refused := judge(ctx, p.before, p.compiled.Generation, n.asker(current.Number))
 		p.before.transitions = judged
 		p.Transitions = withTaken(judged, held)
@@ -135,7 +141,7 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 // generation, whatever else there is to do: what it adopts is given back where it
 // does not stand.
 func (n *Node) adoptDecided(ctx context.Context, p *Prepared, in Input, current state.Generation) (err error) {
-	if p.Rejected = notInTheWay(in.Adopt, p.Transitions, in.Resources, p.Held); len(p.Rejected) > 0 {
+	if p.Rejected = notInTheWay(p.asked, p.Transitions, in.Resources, p.Held); len(p.Rejected) > 0 {
 		return nil
 	}
 	adopts := slices.ContainsFunc(p.Transitions, func(t state.Transition) bool { return t.Decision == state.Adopt })

@@ -22,19 +22,18 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 	leaves := map[units.Address]bool{}
 	var errs []error
 	for _, word := range words {
-		r, err := n.named(word)
-		if err == nil && r.Adoption == nil {
-			err = n.neverAdopted(r)
-		}
+		records, err := n.toGiveBack(word)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if err := n.passedOn(r, in); err != nil {
-			errs = append(errs, err)
-			continue
+		for _, r := range records {
+			if err := n.passedOn(r, in); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			leaves[r.Resource] = true
 		}
-		leaves[r.Resource] = true
 	}
 	errs = append(errs, n.podsParted(leaves)...)
 	stay := slices.DeleteFunc(slices.Clone(in.Resources), func(r units.Resource) bool { return leaves[r.Address] })

@@ -73,7 +73,7 @@ func (b before) operated() map[units.Address]bool {
 }
 
 // notInTheWay refuses to adopt by hand what is in no resource's way.
-func notInTheWay(targets []units.Target, transitions []state.Transition, resources []units.Resource, held []state.Holding) units.Faults {
+func notInTheWay(by asked, transitions []state.Transition, resources []units.Resource, held []state.Holding) units.Faults {
 	var faults units.Faults
 	var taken []string
 	for _, t := range transitions {
@@ -81,7 +81,7 @@ func notInTheWay(targets []units.Target, transitions []state.Transition, resourc
 			taken = append(taken, string(t.To))
 		}
 	}
-	for _, t := range targets {
+	for _, t := range slices.Concat(by.taken, by.idle) {
 		if slices.Contains(taken, string(t)) {
 			continue
 		}
@@ -89,11 +89,11 @@ func notInTheWay(targets []units.Target, transitions []state.Transition, resourc
 		if r, needs, waits := waiting(t, resources, held); waits {
 			f = units.Fault{
 				Position: r.Position, Message: fmt.Sprintf("%s: %s needs %s, which is held", t, r.Address, needs),
-				Hint: "`meshgen adopt " + strings.Join(forAll(t, r, targets, resources, held), " ") + "` takes the place of all that it needs",
+				Hint: "`meshgen adopt " + strings.Join(forAll(r, by.taken, resources, held), " ") + "` takes the place of all that it needs",
 			}
 		} else if r, ours := declaredBy(t, resources); ours {
 			f = units.Fault{Position: r.Position, Message: fmt.Sprintf("%s: nothing is in its way: it is of %s, as declared", t, r.Address), Hint: "there is nothing to adopt"}
-		} else if near := units.Nearest(string(t), taken); near != "" {
+		} else if near := nearest(string(t), taken); near != "" {
 			f.Hint = "nearest: " + near
 		} else if len(taken) > 0 {
 			f.Hint = "in the way are: " + strings.Join(taken, ", ")
@@ -112,17 +112,17 @@ func declaredBy(t units.Target, resources []units.Resource) (units.Resource, boo
 	return resources[i], true
 }
 
-// forAll returns what has to be adopted in one go for a resource: its own names
-// that were asked for, and what is in the way of what it needs.
-func forAll(t units.Target, r units.Resource, targets []units.Target, resources []units.Resource, held []state.Holding) []string {
-	names := []string{string(t)}
-	for _, other := range targets {
-		if other != t && slices.Contains(units.Targets(r), other) {
-			names = append(names, string(other))
+// forAll returns what has to be adopted in one go for a resource: what was asked for
+// and is in its own way, and what is in the way of what it needs.
+func forAll(r units.Resource, taken []units.Target, resources []units.Resource, held []state.Holding) []string {
+	var names []string
+	for _, t := range taken {
+		if slices.Contains(units.Targets(r), t) {
+			names = appendNew(names, string(t))
 		}
 	}
-	for _, other := range inTheWayOf(r.Address, resources, held) {
-		names = append(names, string(other))
+	for _, t := range inTheWayOf(r.Address, resources, held) {
+		names = appendNew(names, string(t))
 	}
 	return names
 }
