@@ -24,7 +24,7 @@ func (w takeover) adopt(words ...string) (failed error) {
 		default:
 			_, failed = node.Switch(context.Background(), p, apply.Options{Rollback: true, Keep: 3}, func(apply.Event) {})
 		}
-		return nil //nolint:nilerr // the caller has it
+		return nil
 	})
 	return failed
 }
