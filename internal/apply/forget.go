@@ -89,12 +89,20 @@ func (n *Node) letGo(r state.Record, by units.Resource) ([]state.Event, error) {
 // asideOf returns the record of what a container was before it was put aside under a
 // name; false where none was.
 func (n *Node) asideOf(t units.Target) (state.Record, bool) {
+	r, is := n.putAside()[t]
+	return r, is
+}
+
+// putAside returns the records of containers that are put aside, by the names that
+// those have meanwhile.
+func (n *Node) putAside() map[units.Target]state.Record {
+	of := map[units.Target]state.Record{}
 	for _, r := range n.adopted() {
-		if t.Kind() == units.TargetContainer && r.Adoption.Aside == t.Name() {
-			return r, true
+		if r.Adoption.Aside != "" {
+			of[units.Of(units.TargetContainer, r.Adoption.Aside)] = r
 		}
 	}
-	return state.Record{}, false
+	return of
 }
 
 // mayLetGo reports why a target cannot be let go. by is the resource that declares

@@ -56,9 +56,10 @@ func (a *adoption) keptAlready(t state.Transition) bool {
 // a release gives back.
 func (n *Node) asides(desired state.Generation) units.Faults {
 	var faults units.Faults
+	aside := n.putAside()
 	for _, r := range desired.Resources {
 		for _, t := range units.Targets(r) {
-			if of, is := n.asideOf(t); is {
+			if of, is := aside[t]; is {
 				faults = append(faults, units.Fault{
 					Position: r.Position, Message: fmt.Sprintf("%s: %s is what %s was before it was adopted, put aside", r.Address, t, of.Target),
 					Hint: "give the resource another name",
@@ -72,11 +73,12 @@ func (n *Node) asides(desired state.Generation) units.Faults {
 // asidesStand tells of each container that was put aside that is gone, goes by
 // another name or runs.
 func (n *Node) asidesStand(ctx context.Context, standings []Standing) error {
+	aside := n.putAside()
 	for i, s := range standings {
 		if len(s.Targets) != 1 {
 			continue
 		}
-		of, is := n.asideOf(s.Targets[0])
+		of, is := aside[s.Targets[0]]
 		if !is || n.objects == nil {
 			continue
 		}
