@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"meshgen/internal/host"
@@ -16,20 +17,24 @@ import (
 // said beside the mask. Podman is asked only where there is such a unit, and such
 // a name.
 func (n *Node) inUseByMasked(ctx context.Context, desired state.Generation, records []state.Record, seen sight) (map[units.Target]bool, error) {
-	declared := declarations(desired)
 	going := map[units.Target]bool{}
 	for _, r := range records {
 		switch r.Target.Kind() {
 		case units.TargetNetwork, units.TargetVolume:
-			if r.State == state.Live && (declared[r.Target].Address == units.Address{}) {
-				going[r.Target] = true
-			}
+			going[r.Target] = r.State == state.Live
 		}
 	}
+	for _, r := range desired.Resources {
+		delete(going, units.Object(r))
+	}
+	maps.DeleteFunc(going, func(_ units.Target, live bool) bool { return !live })
 	inUse := map[units.Target]bool{}
+	if len(going) == 0 {
+		return inUse, nil
+	}
 	for _, r := range records {
 		u := seen.units[r.Target.Name()]
-		if !runsContainer(r) || u.Load != "masked" || !u.Up() || seen.observed.Overridden[r.Target] == "" || len(going) == 0 {
+		if !runsContainer(r) || u.Load != "masked" || !u.Up() || seen.observed.Overridden[r.Target] == "" {
 			continue
 		}
 		containers, err := n.objects.get(ctx, units.TargetContainer)

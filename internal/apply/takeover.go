@@ -13,6 +13,9 @@ import (
 // says, or the one that is in force said and could not be done, and what a switch
 // that did not stand had adopted.
 func (b before) releases(desired state.Generation) []state.Record {
+	if len(b.adopted) == 0 {
+		return nil
+	}
 	stands := b.generation.Number
 	if b.undoes(desired) {
 		stands = desired.Number
