@@ -20,7 +20,8 @@ const answer = 3
 // depends on: the schema, the options, and the path and content of every
 // regular file below dir but for .git, since a file of the manifest may name
 // any of them as its source. A symbolic link counts with what it leads to,
-// where that is a regular file, and else as the link that it is.
+// where that is a regular file, and else as the link that it is. Of what is too
+// large to be named the size counts alone.
 func Digest(dir string, o Options) (string, error) {
 	h := sha256.New()
 	write(h, fmt.Sprintf("%d %q %q %t", answer, o.Node, o.Hostname, o.AllowEmpty))
@@ -86,6 +87,9 @@ func digestEntry(h hash.Hash, file, name string, e fs.DirEntry) error {
 	}
 	write(h, name)
 	write(h, fmt.Sprint(info.Size()))
+	if info.Size() > mostSource && filepath.Ext(name) != ".cue" {
+		return nil
+	}
 	_, err = io.Copy(h, f)
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -117,12 +116,20 @@ func (l *loader) sourceContent(all fields, f field) []byte {
 	if !ok {
 		return nil
 	}
-	content, err := readBelow(l.dir, name, math.MaxInt64)
-	if err != nil {
+	content, err := readBelow(l.dir, name, mostSource+1)
+	switch {
+	case err != nil:
 		l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q: %s", name, err), "want a file below the manifest directory")
+	case len(content) > mostSource:
+		l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q: larger than 64 MiB", name),
+			"what a manifest holds is read whole, and kept with each generation: put it elsewhere, into a volume or an image")
+		return nil
 	}
 	return content
 }
+
+// mostSource is how many bytes a file may have that a manifest names.
+const mostSource = 64 << 20
 
 // readBelow returns the content of a regular file below a directory, or the
 // first most bytes of it.

@@ -29,7 +29,7 @@ func (n *Node) asker(generations ...int) asker {
 				return program, nil
 			}
 		}
-		return nil, fmt.Errorf("policy %s: %w", w.Path, err)
+		return nil, fmt.Errorf("policy %s: its program is lost: %w; put it there again, its sha256 is the file's name, or declare what it decides on without wasm", w.Path, err)
 	}}
 }
 

@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"strings"
 	"testing"
 
 	"meshgen/policy"
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // builtinAsker asks the built-in policy, which is all that most resources have.
@@ -37,5 +39,15 @@ func TestStateHasTheWordsOfPolicies(t *testing.T) {
 		if !known[d.String()] {
 			t.Errorf("decision %s", d)
 		}
+	}
+}
+
+// A program that a generation has lost is asked for again, where it has to be put.
+func TestALostProgramIsAskedFor(t *testing.T) {
+	n := &Node{Layout: state.NewLayout(t.TempDir(), "")}
+	answer := n.asker(3).own(t.Context(), units.Wasm{Path: "own.wasm", Digest: "abc"}, policy.Facts{})
+	want := "policy own.wasm: its program is lost: generation 3: content of own.wasm: open " + n.Layout.Generation(3) + "/files/abc: no such file or directory; put it there again"
+	if answer.Decision != policy.Refuse || !strings.HasPrefix(answer.Fault, want) {
+		t.Errorf("%+v\nwant %s", answer, want)
 	}
 }
