@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -90,18 +89,4 @@ func cutLast(key string) (before, last string, ok bool) {
 // In reports whether the fact may be known in a transition.
 func (f Fact) In(transition string) bool {
 	return f.Transitions == nil || slices.Contains(f.Transitions, transition)
-}
-
-// WriteFacts returns the table of facts in Markdown.
-func WriteFacts() string {
-	var b strings.Builder
-	b.WriteString("| fact | known in | is | for instance |\n|---|---|---|---|\n")
-	for _, f := range FactTable() {
-		in := "all"
-		if f.Transitions != nil {
-			in = strings.Join(f.Transitions, ", ")
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", f.Key, in, f.Meaning, f.Example)
-	}
-	return b.String()
 }
