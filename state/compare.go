@@ -57,6 +57,9 @@ type Occupant struct {
 	// Same says that it is just as it is declared, so that nothing of it would
 	// have to change.
 	Same bool
+	// Unfit is why it can never be adopted as it is, and Instead what to do; "" where
+	// nothing is known to be against it.
+	Unfit, Instead string
 }
 
 // FileState is a config file as it lies on the machine.

@@ -18,7 +18,10 @@ type Holding struct {
 	Needs units.Address `json:"needs,omitzero"`
 	// Adopt are the names that have to be adopted for it to come: those in its own
 	// way, then those in the way of what it needs.
-	Adopt    []units.Target `json:"adopt,omitempty"`
+	Adopt []units.Target `json:"adopt,omitempty"`
+	// Instead says which of these can never be adopted, why, and what to do; "" where
+	// all may be.
+	Instead  string         `json:"instead,omitempty"`
 	Position units.Position `json:"position"`
 }
 
@@ -37,6 +40,8 @@ func (h Holding) Why() string {
 // Hint says how the resource comes to be; "" where that is not known.
 func (h Holding) Hint() string {
 	switch command := h.Command(); {
+	case h.Instead != "":
+		return h.Instead
 	case command == "":
 		return ""
 	case len(h.Taken) == 0:
@@ -47,8 +52,11 @@ func (h Holding) Hint() string {
 }
 
 // Command is what is typed for the resource to come to be; "" where that is not
-// known.
+// known, or no command does it.
 func (h Holding) Command() string {
+	if h.Instead != "" {
+		return ""
+	}
 	names := h.Adopt
 	if len(names) == 0 { // one of an earlier version's
 		for _, t := range h.Taken {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"meshgen/generator"
 	"meshgen/state"
 	"meshgen/units"
@@ -74,6 +72,10 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 			continue
 		}
 		by := a.seen.observed.Taken[t.To]
+		if by.Unfit != "" {
+			a.fault(t, by.Unfit, by.Instead+", "+holdIt)
+			continue
+		}
 		switch by.What {
 		case wasUnit, wasQuadlet, wasMask, wasDropIn:
 			if err := a.unit(t, by); err != nil {
@@ -85,10 +87,6 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 			}
 		case wasContainer, wasVolume, wasNetwork, wasSecret:
 			objects = append(objects, t) // their units come first
-		case units.TargetPod:
-			a.fault(t, "podman cannot rename a pod, so that none can be kept", "give the declared one another name, or remove the pod by hand")
-		default:
-			a.fault(t, "what is no file cannot be kept", "move it out of the way by hand")
 		}
 	}
 	a.takes = map[units.Target]bool{}
@@ -130,9 +128,6 @@ func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
 const adoptedDir = "adopted"
 
 func (a *adoption) file(t state.Transition, by state.Occupant) error {
-	if a.linked(t, t.To.Name()) {
-		return nil
-	}
 	f, err := a.keep(t.To.Name())
 	if err != nil {
 		return err
@@ -141,16 +136,13 @@ func (a *adoption) file(t state.Transition, by state.Occupant) error {
 	return nil
 }
 
-// linked refuses a file that has other names: what is written, or given back, at one
-// of them would part it from them.
+// linked refuses a file that has other names.
 func (a *adoption) linked(t state.Transition, path string) bool {
-	var st unix.Stat_t
-	if err := unix.Lstat(a.node.Layout.Path(path), &st); err != nil || st.Nlink < 2 {
-		return false // whoever copies it tells of an error
+	why, instead := otherNames(a.node.Layout, path)
+	if why != "" {
+		a.fault(t, why, instead+", "+holdIt)
 	}
-	a.fault(t, fmt.Sprintf("%s has other names: %d hard links lead to it", path, st.Nlink),
-		"find them with `find DIRECTORY -samefile "+path+"` and make copies of them, "+holdIt)
-	return true
+	return why != ""
 }
 
 // keep says how a file or link is kept.
@@ -185,10 +177,6 @@ func copyName(path string) string {
 
 func (a *adoption) unit(t state.Transition, by state.Occupant) error {
 	name := t.To.Name()
-	if by.Path == "" {
-		a.fault(t, by.Words+", and there is no definition to keep", "stop it by hand, "+holdIt)
-		return nil
-	}
 	d, err := a.definition(t, name)
 	if err != nil || d.barred {
 		return err
@@ -224,16 +212,9 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 	var paths []string
 	for _, path := range generator.Definers(root, unit) {
 		path = relative(a.node.Layout, path)
-		switch {
-		case strings.HasPrefix(path, "/usr/"):
+		if why, instead := unfitDefinition(a.node.Layout, unit, path); why != "" {
 			d.barred = true
-			a.fault(t, unit+" is defined by "+path+", which is a package's", "give the resource another name, "+holdIt)
-		case strings.HasPrefix(path, "/run/systemd/transient/"):
-			d.barred = true
-			a.fault(t, unit+" is transient: systemd alone has its definition", "stop it by hand, "+holdIt)
-		case a.isAlias(path):
-			d.barred = true
-			a.fault(t, path+" is another name of a unit that is to stay", "take the alias away by hand, "+holdIt)
+			a.fault(t, why, instead+", "+holdIt)
 		}
 		paths = append(paths, path)
 		if isQuadlet(path) {
@@ -268,12 +249,6 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 //
 //nolint:gochecknoglobals // a constant list
 var ownerDirs = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/etc/systemd/system", "/run/systemd/system"}
-
-// isAlias reports whether a path is a link to a unit of another name.
-func (a *adoption) isAlias(path string) bool {
-	to, err := os.Readlink(a.node.Layout.Path(path))
-	return err == nil && isUnitName(to) && filepath.Base(to) != filepath.Base(path)
-}
 
 // within returns the files and links in a directory of drop-ins.
 func within(l state.Layout, dir string) []string {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -43,6 +44,13 @@ func (in Input) hold(taken []state.Holding, was former) (reduced Input, stays ma
 	held := withNeedy(taken, in.Resources)
 	for i, h := range held {
 		held[i].Adopt = inTheWayOf(h.Resource, in.Resources, held)
+		for _, a := range withNeeds(h.Resource, in.Resources) {
+			for _, other := range held {
+				if other.Resource == a {
+					held[i].Instead = cmp.Or(held[i].Instead, other.Instead)
+				}
+			}
+		}
 	}
 	reduced = in
 	reduced.Resources = nil
@@ -96,16 +104,24 @@ func withNeedy(held []state.Holding, resources []units.Resource) []state.Holding
 // inTheWayOf returns what is in the way of a resource and of all that it needs.
 func inTheWayOf(a units.Address, resources []units.Resource, held []state.Holding) []units.Target {
 	var targets []units.Target
-	needed := []units.Address{a}
-	for i := 0; i < len(needed); i++ {
+	for _, a := range withNeeds(a, resources) {
 		for _, h := range held {
-			if h.Resource != needed[i] {
+			if h.Resource != a {
 				continue
 			}
 			for _, t := range h.Taken {
 				targets = append(targets, t.To)
 			}
 		}
+	}
+	return targets
+}
+
+// withNeeds returns an address and those that its resource refers to, over any number
+// of others.
+func withNeeds(a units.Address, resources []units.Resource) []units.Address {
+	needed := []units.Address{a}
+	for i := 0; i < len(needed); i++ {
 		for _, r := range resources {
 			for _, uses := range r.Uses {
 				if r.Address == needed[i] && !slices.Contains(needed, uses) {
@@ -114,7 +130,7 @@ func inTheWayOf(a units.Address, resources []units.Resource, held []state.Holdin
 			}
 		}
 	}
-	return targets
+	return needed
 }
 
 // form returns a resource as the node has it: at its address, or at the one from

@@ -147,6 +147,9 @@ func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) st
 func (j judgement) permit(t state.Transition) (decided state.Transition, hint string) {
 	switch t.Kind {
 	case state.Takeover:
+		if by := j.seen.Taken[t.To]; t.Decision == state.Refuse && by.Unfit != "" {
+			return t, by.Instead
+		}
 		if t.Decision == state.Refuse {
 			return t, leaveIt
 		}

@@ -117,7 +117,7 @@ func (n *Node) judge(ctx context.Context, p *Prepared, in Input, current, base s
 		p.before.transitions = judged
 		p.Transitions = withTaken(judged, held)
 		p.Rejected = append(refused, n.keptOptions(p.before, p.compiled)...)
-		taken := heldTakeovers(judged)
+		taken := withInstead(heldTakeovers(judged), p.before.seen.observed.Taken)
 		if len(taken) == 0 {
 			return nil
 		}

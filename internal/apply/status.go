@@ -103,6 +103,9 @@ func (n *Node) asOf(standings []Standing) []Standing {
 
 // comesBy says what a resource waits for, and what is typed for it to come.
 func comesBy(h state.Holding) string {
+	if h.Instead != "" {
+		return h.Why() + "; " + h.Instead
+	}
 	if command := h.Command(); command != "" {
 		return h.Why() + "; `" + command + "` takes its place"
 	}

@@ -57,6 +57,7 @@ func (n *Node) taken(
 		}
 		if by.Words != "" {
 			by.Words += ", and it is not of meshgen"
+			by.Unfit, by.Instead = n.unfit(t, by)
 			if n.Ledger != nil {
 				r, _ := n.Ledger.Record(t)
 				by.Released = r.State == state.Found && r.Origin == state.OriginReleased && r.Why == state.ByHand
