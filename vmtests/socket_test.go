@@ -57,7 +57,7 @@ func mustListen(t *testing.T, list []host.Socket, protocol string, port uint16, 
 	}
 	s := found[0]
 	got := listener{
-		local: s.Local.Addr().String(), command: s.Command,
+		local: s.Local.Addr().String(), command: strings.TrimSuffix(s.Command, ".avx2"), // pasta's, by the processor
 		unit: host.UnitOf(s.Cgroup), container: host.ContainerOf(s.Cgroup), maker: s.Maker,
 	}
 	if got != want || s.State != host.Listening || s.PID == 0 {
@@ -240,7 +240,7 @@ systemd-run --wait --uid=ann --unit=ann --property=Delegate=yes --service-type=o
 	env HOME=/home/ann XDG_RUNTIME_DIR=/run/user/1000 STORAGE_DRIVER=vfs sh -e /run/user.sh`)
 	list := v.sockets("listening")
 	mustListen(t, list, "tcp", 8300, listener{"::", "rootlessport", "ann.service", "", "/system.slice/ann.service"})
-	mustListen(t, list, "tcp", 8301, listener{"::", "pasta.avx2", "ann.service", "", "/system.slice/ann.service"})
+	mustListen(t, list, "tcp", 8301, listener{"::", "pasta", "ann.service", "", "/system.slice/ann.service"})
 	for _, s := range slices.Concat(onPort(list, 8300), onPort(list, 8301)) {
 		if s.UID != 1000 {
 			t.Errorf("not the user's: %+v", s)
