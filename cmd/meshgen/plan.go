@@ -25,6 +25,7 @@ type planned struct {
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
 	Held        []state.Holding    `json:"held,omitempty"`
+	Losses      []apply.Loss       `json:"losses,omitempty"`
 	failure
 }
 
@@ -72,7 +73,7 @@ func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
 	if o.json {
 		doc := planned{
 			Schema: schema(cmd), Generation: fromTo{p.From, p.To}, Of: p.of, Unfinished: p.unfinished,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held,
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held, Losses: p.Losses,
 		}
 		if len(p.Rejected) == 0 {
 			return p, writeJSON(cmd.OutOrStdout(), doc)
@@ -126,6 +127,11 @@ func writePlan(w io.Writer, p prospect) error {
 	if len(p.Rejected) > 0 {
 		return nil
 	}
+	for _, l := range p.Losses {
+		if _, err := fmt.Fprintln(w, toldLoss(l)); err != nil {
+			return err
+		}
+	}
 	if p.Plan.Empty() {
 		if _, err := fmt.Fprintln(w, "nothing to do"); err != nil || len(p.Transitions)+len(p.Held) == 0 {
 			return err
@@ -164,6 +170,11 @@ func writeChanges(w io.Writer, p apply.Prepared) error {
 		}
 	}
 	return nil
+}
+
+// toldLoss says what became of something that was put aside, and what to do next.
+func toldLoss(l apply.Loss) string {
+	return policy.Line(string(l.Target)+", which was put aside, "+l.Detail) + "\nhint: " + policy.Line(l.Hint)
 }
 
 // toldHeld says why a resource is held, and what to do next.

@@ -26,6 +26,7 @@ type switched struct {
 	Steps       []apply.Step       `json:"steps"`
 	Rejected    []units.Fault      `json:"rejected"`
 	Held        []state.Holding    `json:"held,omitempty"`
+	Losses      []apply.Loss       `json:"losses,omitempty"`
 	Failed      []string           `json:"failed"`
 	failure
 }
@@ -126,6 +127,9 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		}
 	}
 	o.showHeld(show, p.Held, inForce.Held)
+	for _, l := range p.Losses {
+		show.line(toldLoss(l))
+	}
 	told := context.AfterFunc(cmd.Context(), func() {
 		show.line("interrupted: what was begun is finished first; once more ends it at once")
 	})
@@ -214,7 +218,7 @@ func (o *options) switchEnded(cmd *cobra.Command, of int, p apply.Prepared, out 
 	if o.json {
 		doc := switched{
 			Schema: schema(cmd), Generation: fromTo{out.From, out.To}, Of: of, Result: out.Result,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Held: p.Held, Failed: orEmpty(out.Failed),
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: []units.Fault{}, Held: p.Held, Losses: p.Losses, Failed: orEmpty(out.Failed),
 		}
 		if err != nil {
 			doc.Error = textOf(err)

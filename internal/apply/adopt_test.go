@@ -532,11 +532,37 @@ func TestStatusTellsOfAsides(t *testing.T) {
 		if told := drift(); told != "" {
 			t.Errorf("of one that is as it was left: %s", told)
 		}
+		if told := w.losses(); told != "" {
+			t.Errorf("of one that is as it was left, a plan tells %s", told)
+		}
 		w.host.RemoveContainer("hand.adopted-1")
 		if told, want := drift(), "is gone: container:hand cannot be given back"; told != want {
 			t.Errorf("%q, want %q", told, want)
 		}
+		if told, want := w.losses(), "container:hand.adopted-1 is gone: container:hand cannot be given back"; told != want {
+			t.Errorf("a plan tells %q, want %q", told, want)
+		}
+		w.switchTo() // fails for no such thing
+		w.with(w.host.Connect, func(node *apply.Node) error {
+			_, err := node.Forget([]string{"container:hand.adopted-1"})
+			return err
+		})
+		if told := w.losses(); told != "" {
+			t.Errorf("of one that was let go, a plan tells %s", told)
+		}
 	})
+}
+
+// losses is what a plan tells of what was put aside.
+func (w takeover) losses() (told string) {
+	w.with(w.host.Connect, func(node *apply.Node) error {
+		p, err := node.Prepare(context.Background(), apply.Input{Node: "n", Digest: "1", Resources: w.set})
+		for _, l := range p.Losses {
+			told += string(l.Target) + " " + l.Detail
+		}
+		return err
+	})
+	return told
 }
 
 // What took the place of something that was adopted may have another name by now: it

@@ -21,7 +21,9 @@ type Prepared struct {
 	Rejected    units.Faults
 	// Held are the resources that are left out, or left as they are.
 	Held []state.Holding
-	Plan Plan
+	// Losses are what was put aside and cannot be given back as it is now.
+	Losses []Loss
+	Plan   Plan
 
 	before   before
 	compiled Compiled
@@ -62,6 +64,9 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	}
 	p := Prepared{From: current.Number, To: current.Number, Held: in.Held, compiled: compiled, input: in}
 	p.before.lost = lost
+	if p.Losses, err = n.losses(ctx); err != nil {
+		return p, err
+	}
 	if err := n.judge(ctx, &p, in, current, base, damaged); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"meshgen/state"
 	"meshgen/units"
@@ -82,19 +84,61 @@ func (n *Node) asidesStand(ctx context.Context, standings []Standing) error {
 		if !is || n.objects == nil {
 			continue
 		}
-		o, there, err := n.byID(ctx, of.Adoption.ID)
-		switch {
-		case err != nil:
+		var err error
+		if standings[i].Drift, err = n.asideDrift(ctx, of); err != nil {
 			return err
-		case !there:
-			standings[i].Drift = "is gone: " + string(of.Target) + " cannot be given back"
-		case o.Name != of.Adoption.Aside:
-			standings[i].Drift = "is " + o.Name + " by now: " + string(of.Target) + " cannot be given back"
-		case o.Running:
-			standings[i].Drift = "runs, beside what has its place"
 		}
 	}
 	return nil
+}
+
+// asideDrift says what became of a container that was put aside; "" where it is as it
+// has to be.
+func (n *Node) asideDrift(ctx context.Context, of state.Record) (string, error) {
+	o, there, err := n.byID(ctx, of.Adoption.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case !there:
+		return "is gone: " + string(of.Target) + " cannot be given back", nil
+	case o.Name != of.Adoption.Aside:
+		return "is " + o.Name + " by now: " + string(of.Target) + " cannot be given back", nil
+	case o.Running:
+		return "runs, beside what has its place", nil
+	}
+	return "", nil
+}
+
+// Loss is something that was put aside, and what became of it by other hands.
+type Loss struct {
+	Target units.Target `json:"target"`
+	Detail string       `json:"detail"`
+	Hint   string       `json:"hint"`
+}
+
+// losses tells of containers that were put aside and are not as they have to be.
+// Podman is asked only where its index, which costs no run of it, does not have them.
+func (n *Node) losses(ctx context.Context) ([]Loss, error) {
+	aside := n.putAside()
+	if len(aside) == 0 || n.objects == nil || n.Store == nil || n.Booting {
+		return nil, nil
+	}
+	var found []Loss
+	ids, known := n.Store.Containers()
+	for _, t := range slices.Sorted(maps.Keys(aside)) {
+		of := aside[t]
+		if r, _ := n.ledgerRecord(t); r.State != state.Held || (known && ids[of.Adoption.Aside] == of.Adoption.ID) {
+			continue
+		}
+		words, err := n.asideDrift(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		if words != "" {
+			found = append(found, Loss{t, words, "`meshgen forget " + string(t) + "` has it told no more"})
+		}
+	}
+	return found, nil
 }
 
 // positionOf returns where a resource is declared, held or not; none where it is not.
