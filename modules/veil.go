@@ -67,6 +67,9 @@ func (v *veil) decls(decls []ast.Decl, at path, clauses []ast.Clause) {
 
 // expr goes through the structs in an expression.
 func (v *veil) expr(e ast.Node, at path, clauses []ast.Clause) {
+	if e == nil { // in a file that cannot be parsed
+		return
+	}
 	ast.Walk(e, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.StructLit:

@@ -18,7 +18,7 @@ const predecessor = `
 systemctl enable --quiet podman-restart.service
 podman volume create data; echo precious > $(podman volume inspect --format={{.Mountpoint}} data)/x
 podman network create --subnet=10.77.0.0/24 net
-printf 'found\377\n\n' | podman secret create --label=app=x --label=e= --driver-opts=a=b,c=d pass -
+printf 'found\377\n\n' | podman secret create --label=app=x --label=e= --driver-opts='"a=b""",c=d' pass -
 podman run --detach --name=hand --restart=always --network=net --volume=data:/data localhost/probe:2
 podman exec hand sh -c 'echo of its own > /layer'
 podman create --name=gen --network=none localhost/probe:2

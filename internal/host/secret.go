@@ -100,27 +100,30 @@ func (p Podman) CreateSecret(ctx context.Context, s Secret) error {
 	if s.Driver != "" {
 		args = append(args, "--driver", s.Driver)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.Options)) {
-		option, err := driverOption(key, s.Options[key])
+	if len(s.Options) > 0 {
+		options, err := driverOptions(s.Options)
 		if err != nil {
 			return err
 		}
-		args = append(args, "--driver-opts", option)
+		args = append(args, "--driver-opts", options)
 	}
 	_, err := p.feed(ctx, bytes.NewReader(s.Content), nil, append(args, "--", s.Name, "-")...)
 	return err
 }
 
-// driverOption returns an option as podman reads it: as it stands where it has one
-// equals sign, else as a field of CSV, as github.com/spf13/pflag has a map of strings.
-func driverOption(key, value string) (string, error) {
-	option := key + "=" + value
-	if strings.Count(option, "=") == 1 && !strings.HasPrefix(option, `"`) && !strings.HasSuffix(option, `"`) {
-		return option, nil
+// driverOptions returns options as podman reads them: a line of CSV, but as it stands
+// where there is one equals sign, as github.com/spf13/pflag has a map of strings.
+func driverOptions(options map[string]string) (string, error) {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		pairs = append(pairs, key+"="+options[key])
+	}
+	if len(pairs) == 1 && strings.Count(pairs[0], "=") == 1 {
+		return pairs[0], nil
 	}
 	var b strings.Builder
 	w := csv.NewWriter(&b)
-	err := w.Write([]string{option})
+	err := w.Write(pairs)
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n"), errors.Join(err, w.Error())
 }
