@@ -50,6 +50,7 @@ type Occupant struct {
 	Created  time.Time
 	Pod      string // that has the container
 	Unit     string // that runs the container, or holds the name
+	Driver   string // of a volume, a network or a secret
 	Path     string // of a file or a definition
 	Digest   string // sha256 of the content at Path, in hexadecimal
 	// Released says that it was given back by its owner's word.

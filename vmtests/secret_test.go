@@ -268,6 +268,11 @@ func TestSecretOfAnotherDriverIsNotAdopted(t *testing.T) {
 	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "secret:db cannot be adopted: its driver is shell, and only what podman keeps in a file of its own is copied") {
 		t.Errorf("switch: %+v", r)
 	}
+	v.WriteManifest(strings.Replace(password("db", "hunter-one"), `content:`, `policy: takeover: "hold", content:`, 1))
+	v.Switch()
+	if status := v.Run("meshgen", "status", "--verbose") + v.Run("meshgen", "status", "--json"); !strings.Contains(status, "secret:db cannot be adopted: its driver is shell") || strings.Contains(status, "meshgen adopt secret:db") {
+		t.Errorf("status:\n%s", status)
+	}
 	if v.Exec("stat", "/run/asked").Code == 0 {
 		t.Error("the driver was asked")
 	}

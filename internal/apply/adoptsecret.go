@@ -26,14 +26,9 @@ import (
 
 // secret adopts a secret, as far as what it holds can be copied.
 func (a *adoption) secret(ctx context.Context, t state.Transition, o host.Object) error {
-	const next = "give the declared one another name, or refer to it by its name and do not declare it, " + holdIt
-	if o.Driver != host.FileDriver {
-		a.fault(t, fmt.Sprintf("its driver is %s, and only what podman keeps in a file of its own is copied", o.Driver), next)
-		return nil
-	}
 	s, _, err := a.node.Podman.InspectSecret(ctx, o.ID)
 	if err != nil {
-		a.fault(t, "what it holds cannot be copied: "+err.Error(), next)
+		a.fault(t, "what it holds cannot be copied: "+err.Error(), undeclared+", "+holdIt)
 		return nil //nolint:nilerr // the fault has it
 	}
 	was, err := a.node.adoptedSecret(s)

@@ -157,7 +157,7 @@ func fileHolder(path string, s state.FileState) state.Occupant {
 func occupant(t units.Target, o host.Object) state.Occupant {
 	return state.Occupant{
 		Words: objectHolder(t, o), What: t.Kind(), Running: o.Running, ID: o.ID, Image: o.Image, ImageID: o.ImageID, Labels: o.Labels,
-		Ports: slices.Sorted(slices.Values(o.Ports)), Networks: o.Networks, Created: o.Created, Pod: o.PodName, Unit: o.Unit,
+		Ports: slices.Sorted(slices.Values(o.Ports)), Networks: o.Networks, Created: o.Created, Pod: o.PodName, Unit: o.Unit, Driver: o.Driver,
 	}
 }
 

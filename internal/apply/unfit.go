@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"meshgen/generator"
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -23,13 +24,21 @@ func (n *Node) unfit(t units.Target, by state.Occupant) (why, instead string) {
 		return n.unfitUnit(t.Name(), by)
 	case wasFile, "symlink":
 		return otherNames(n.Layout, t.Name())
-	case wasContainer, wasVolume, wasNetwork, wasSecret:
+	case wasSecret:
+		if by.Driver != host.FileDriver {
+			return fmt.Sprintf("its driver is %s, and only what podman keeps in a file of its own is copied", by.Driver), undeclared
+		}
+		return "", ""
+	case wasContainer, wasVolume, wasNetwork:
 		return "", ""
 	case units.TargetPod:
 		return "podman cannot rename a pod, so that none can be kept", "give the declared one another name, or remove the pod by hand"
 	}
 	return "what is no file cannot be kept", "move it out of the way by hand"
 }
+
+// undeclared is what to do with a secret that cannot be copied.
+const undeclared = "give the declared one another name, or refer to it by its name and do not declare it"
 
 func (n *Node) unfitUnit(unit string, by state.Occupant) (why, instead string) {
 	if by.Path == "" {
