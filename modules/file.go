@@ -21,26 +21,32 @@ import (
 func (l *loader) file(d *declared, all fields) {
 	file := &units.File{Mode: 0o644, Owner: "root", Group: "root"}
 	d.File = file
-	file.Path = l.filePath(all)
-	if mode, ok := l.text(all, "mode"); ok {
-		bits, err := strconv.ParseUint(mode, 8, 32)
-		if err == nil { // the schema has seen to it
-			file.Mode = uint32(bits)
-		}
-	}
-	if f, ok := all.get("owner"); ok {
-		file.Owner, _ = l.scalar(f)
-	}
-	if f, ok := all.get("group"); ok {
-		file.Group, _ = l.scalar(f)
-	}
+	file.Path = l.ownPath(all, "file", reserved())
+	l.access(all, &file.Mode, &file.Owner, &file.Group)
 	file.Content = l.content(d, all)
 	sum := sha256.Sum256(file.Content)
 	file.Digest = hex.EncodeToString(sum[:])
 	file.Notify = l.notifications(d, all)
 }
 
-func (l *loader) filePath(all fields) string {
+// access reads who owns a file or a directory, and who else may do what with it.
+func (l *loader) access(all fields, mode *uint32, owner, group *string) {
+	if text, ok := l.text(all, "mode"); ok {
+		bits, err := strconv.ParseUint(text, 8, 32)
+		if err == nil { // the schema has seen to it
+			*mode = uint32(bits)
+		}
+	}
+	if f, ok := all.get("owner"); ok {
+		*owner, _ = l.scalar(f)
+	}
+	if f, ok := all.get("group"); ok {
+		*group, _ = l.scalar(f)
+	}
+}
+
+// ownPath returns the path of a file or a directory, which is what names it.
+func (l *loader) ownPath(all fields, what string, barred []reservation) string {
 	name, ok := l.text(all, "path")
 	if !ok {
 		return ""
@@ -50,19 +56,19 @@ func (l *loader) filePath(all fields) string {
 	case strings.ContainsFunc(name, unicode.IsControl):
 		l.fault(l.place(f.value, f.path), f.path, "holds a control character", "")
 	case filepath.Clean(name) != name || name == "/":
-		l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q is not the plain path of a file", name),
+		l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q is not the plain path of a %s", name, what),
 			"want one without a final slash, double slashes, . and ..")
 	default:
-		for _, r := range reserved() {
+		for _, r := range barred {
 			if name == r.dir || strings.HasPrefix(name, r.dir+"/") {
-				l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q is not for a file of a manifest", name), r.reason)
+				l.fault(l.place(f.value, f.path), f.path, fmt.Sprintf("%q is not for a %s of a manifest", name, what), r.reason)
 			}
 		}
 	}
 	return name
 }
 
-// A reservation is a directory that no file of a manifest may lie in.
+// A reservation is a directory that nothing of a manifest may lie in.
 type reservation struct{ dir, reason string }
 
 func reserved() []reservation {

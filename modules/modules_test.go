@@ -168,6 +168,9 @@ func dump(m Manifest) string {
 		if s := r.Secret; s != nil {
 			fmt.Fprintf(&b, "holds %q\n", s.Content)
 		}
+		if d := r.Dir; d != nil {
+			fmt.Fprintf(&b, "%s %04o %s:%s\n", d.Path, d.Mode, d.Owner, d.Group)
+		}
 		if f := r.File; f != nil {
 			fmt.Fprintf(&b, "%s %04o %s:%s %q\n", f.Path, f.Mode, f.Owner, f.Group, f.Content)
 			for _, n := range f.Notify {

@@ -3,7 +3,6 @@ package modules
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -24,7 +23,7 @@ func (l *loader) owners(all []*declared) {
 	l.oneOwnerEach(sound)
 	l.portOwners(sound, ports)
 	l.subnetOwners(sound)
-	l.nestedFiles(sound)
+	l.nested(sound)
 }
 
 // oneOwnerEach faults two resources with one name. They are named once, by the
@@ -51,6 +50,8 @@ func namesOf(d *declared) []units.Target {
 	switch {
 	case d.File != nil:
 		return []units.Target{units.Of(units.TargetFile, d.File.Path)}
+	case d.Dir != nil:
+		return []units.Target{units.Of(units.TargetDir, d.Dir.Path)}
 	case d.Secret != nil:
 		return []units.Target{units.Object(d.Resource)}
 	case d.Address.Kind == units.KindUnit:
@@ -71,7 +72,7 @@ func namesOf(d *declared) []units.Target {
 
 // namePlace returns where a resource was given a name, or where it is declared.
 func (l *loader) namePlace(d *declared, t units.Target) units.Position {
-	if d.File != nil {
+	if path, _ := pathOf(d); path != "" {
 		return l.placeBelow(d, "path")
 	}
 	own := ownSection(d.Address.Kind)
@@ -190,27 +191,6 @@ func (l *loader) subnetOwners(all []*declared) {
 				l.twice("subnet "+v, holders[other].declared, d, holders[other].at, at)
 			}
 			holders = append(holders, h)
-		}
-	}
-}
-
-// nestedFiles faults a file whose path is a directory of another's.
-func (l *loader) nestedFiles(all []*declared) {
-	files := map[string]*declared{}
-	for _, d := range all {
-		if d.File != nil {
-			files[d.File.Path] = d
-		}
-	}
-	for _, d := range all {
-		if d.File == nil {
-			continue
-		}
-		for dir := filepath.Dir(d.File.Path); dir != "/"; dir = filepath.Dir(dir) {
-			if above, ok := files[dir]; ok {
-				l.fault(l.placeBelow(d, "path"), d.path.to("path"),
-					fmt.Sprintf("%s is a file, of %s at %s", dir, above.Address, l.placeBelow(above, "path")), "")
-			}
 		}
 	}
 }

@@ -328,7 +328,7 @@ func (x *resolver) unit(word string) string {
 		at, p := x.at()
 		x.fault(at, p, fmt.Sprintf("no %s is declared", a), choices(full, known))
 		return word
-	case a.Kind == units.KindFile || a.Kind == units.KindSecret:
+	case a.Kind == units.KindFile || a.Kind == units.KindDir || a.Kind == units.KindSecret:
 		at, p := x.at()
 		x.fault(at, p, fmt.Sprintf("%s is a %s and has no unit", a, a.Kind), "")
 		return word

@@ -75,6 +75,8 @@ func (l *loader) resource(a units.Address, f field, policy policy) *declared {
 	switch a.Kind {
 	case units.KindFile:
 		l.file(d, all)
+	case units.KindDir:
+		l.directory(d, all)
 	case units.KindUnit:
 		l.plain(d, all)
 	case units.KindSecret:
@@ -212,7 +214,7 @@ func (l *loader) podmanArgs(d *declared, entries []units.Entry) {
 	case units.KindContainer:
 	case units.KindPod:
 		maps.Copy(instead, map[string]string{"--infra-name": "", "--pod-id-file": "", "--infra": ""})
-	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile, units.KindSecret:
+	case units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile, units.KindDir, units.KindSecret:
 		return
 	}
 	for _, e := range entries {

@@ -106,7 +106,7 @@ func (k keyed) declaration(id, example string) string {
 		id = "plain-" + id
 	case units.KindPod: // which would have a container's name
 		id = "pod-" + id
-	case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
+	case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindDir, units.KindSecret:
 	}
 	needed := strings.ReplaceAll(unitTypes()[k.suffix], "ID", id)
 	if k.kind == units.KindContainer {
@@ -163,7 +163,7 @@ func TestEveryKeyIsAccepted(t *testing.T) {
 			id = "plain-" + id + k.suffix
 		case units.KindPod:
 			id = "pod-" + id
-		case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
+		case units.KindContainer, units.KindVolume, units.KindNetwork, units.KindFile, units.KindDir, units.KindSecret:
 		}
 		a := units.Address{Module: "m", Kind: k.kind, ID: id}
 		n := slices.IndexFunc(m.Resources, func(r units.Resource) bool { return r.Address == a })
@@ -186,7 +186,7 @@ func manifestOf(t testing.TB, text string) string {
 // faults that no schema finds.
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
-		"alias", "dangling", "empty-directory", "empty-manifest", "image-missing",
+		"alias", "dangling", "dir-paths", "empty-directory", "empty-manifest", "image-missing",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
 		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-id-as-name", "unit-ports", "value-text", "wasm-files",
 	}

@@ -135,7 +135,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 		definition, sections = "#"+ownSection(kind), quadletSections(kind)
 	case units.KindUnit:
 		definition, sections = "#PlainUnit", plainSections(f.path[at+1])
-	case units.KindFile, units.KindSecret:
+	case units.KindFile, units.KindDir, units.KindSecret:
 	}
 	rules := l.schema.shapeOf(l.schema.definition(definition)).fields
 	for _, section := range sections {
@@ -149,7 +149,7 @@ func (l *loader) sectionOf(f field, r *rule) string {
 // isResource reports whether a definition of the schema is that of a resource.
 func (l *loader) isResource(definition string) bool {
 	switch definition {
-	case "#Container", "#Pod", "#Volume", "#Network", "#PlainUnit", "#File", "#Secret":
+	case "#Container", "#Pod", "#Volume", "#Network", "#PlainUnit", "#File", "#Dir", "#Secret":
 		return true
 	}
 	return false

@@ -29,10 +29,13 @@ var tables = map[string][]row{
 	},
 	"rename": {
 		{"policy.rename=refuse", "refuse", "as its policy says"},
+		{"policy.rename=follow holds kind=dir", "refuse", `policy "follow" would leave its data behind and put an empty directory in its place`},
 		{"policy.rename=follow holds", "refuse", `policy "follow" would leave its data behind and put an empty volume in its place`},
+		{"policy.rename=migrate holds kind=dir", "refuse", "a directory is not copied"},
 		{"policy.rename=migrate holds", "migrate", "its data is copied"},
 		{"policy.rename=follow|migrate", "follow", "as its policy says"},
 		{"policy.rename!=", "refuse", `policy.rename is "`},
+		{"holds kind=dir", "refuse", "its data would stay behind and an empty directory take its place"},
 		{"holds", "refuse", "its data would stay behind and an empty volume take its place"},
 		{"", "follow", "follows its new name"},
 	},
@@ -70,10 +73,10 @@ var tables = map[string][]row{
 const absent = "\x00"
 
 var domain = map[string][]string{
-	"kind":              {"container", "unit", "pod", "kube", "volume", "network", "file", "secret", absent},
+	"kind":              {"container", "unit", "pod", "kube", "volume", "network", "file", "dir", "secret", absent},
 	"data":              {"true", "false", absent},
 	"candidates":        {"", "a/container/x", "a/container/x b/container/x", absent},
-	"change":            {"content", "mode", "gone", "directory", "symlink", "masked", "overridden", "damaged", "renamed", "remade", absent},
+	"change":            {"content", "mode", "gone", "directory", "file", "symlink", "masked", "overridden", "damaged", "renamed", "remade", absent},
 	"node.adopted":      {"true", "false", absent},
 	"observed.released": {"true", "false", absent},
 }

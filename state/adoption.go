@@ -26,7 +26,7 @@ type Adoption struct {
 	// Dir has the copies. It lies below the state directory, and its path is
 	// relative to that; "" where nothing had to be copied.
 	Dir string `json:"dir,omitempty"`
-	// What it was: container, volume, network, secret, file, unit, quadlet, mask, dropin.
+	// What it was: container, volume, network, secret, file, directory, unit, quadlet, mask, dropin.
 	What string `json:"what"`
 	// ID is podman's id of a container or a secret, the time at which a volume or a network was
 	// made, which tells it from a later one of its name, or the sha256 of a file.
@@ -49,6 +49,15 @@ type Adoption struct {
 	With []units.Target `json:"with,omitempty"`
 	// Files are what was taken from its place, or written over.
 	Files []AdoptedFile `json:"files,omitempty"`
+	// Directory is what a directory was, which is used as it is; nil of all else.
+	Directory *AdoptedDir `json:"directory,omitempty"`
+}
+
+// AdoptedDir is a directory as it was, without what is in it.
+type AdoptedDir struct {
+	Meta string `json:"meta"` // its mode and owner: see [MetaOf]
+	// Attributes are its extended attributes, xattr(7), by name.
+	Attributes map[string][]byte `json:"attributes,omitempty"`
 }
 
 // AdoptedPod is a pod that was adopted with all of its containers. It stays, stopped

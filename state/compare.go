@@ -16,6 +16,8 @@ import (
 type Observed struct {
 	// Files are the regular files at the paths of declared and of live files.
 	Files map[units.Target]FileState
+	// Dirs are what lies at the paths of declared directories and of those that were.
+	Dirs map[units.Target]DirState
 	// Taken are the declared targets that exist and that the ledger does not
 	// have as ours, with what holds each.
 	Taken map[units.Target]Occupant
@@ -67,6 +69,14 @@ type Occupant struct {
 type FileState struct {
 	Digest string // sha256 of the content, in hexadecimal; of what is no regular file "a directory" or such
 	Meta   string // see [FileMeta]
+}
+
+// DirState is what lies at the path of a directory.
+type DirState struct {
+	Is   string // what it is instead, "a file" or such; "" of a directory
+	Meta string // see [DirMeta]
+	// Holds says that something is in it that no switch is to remove.
+	Holds bool
 }
 
 // TextDigest returns the sha256 of a text, in hexadecimal.
@@ -137,6 +147,7 @@ func (c *comparison) resource(r units.Resource) {
 	}
 	first, former := targets[0], r.Address
 	record, ours := c.live[first]
+	ours = ours && !record.OnTheWay() // else it is made the resource's now
 	c.drifted(r.Address, first)
 	c.astray(r.Address, units.Object(r))
 	c.moved(r.Address, first)
@@ -160,6 +171,12 @@ func (c *comparison) resource(r units.Resource) {
 		}
 		return
 	}
+	if r.Address.Kind == units.KindDir {
+		if ours && record.Resource == r.Address {
+			c.dir(r, record)
+		}
+		return
+	}
 	if r.Address.Kind == units.KindSecret {
 		if ours && !renamed && (record.Digest != r.Secret.Digest || record.State == Held) {
 			c.add(Transition{Kind: Update, Resource: r.Address, From: first, To: first})
@@ -175,14 +192,14 @@ func (c *comparison) resource(r units.Resource) {
 	}
 }
 
-// left tells of a volume that the resource left behind, held, when it was no longer
+// left tells of a volume or a directory that the resource left behind, held, when it was no longer
 // declared, and that has another name than the one it is to have now: with its
 // data, that is a rename.
 func (c *comparison) left(a units.Address, targets []units.Target) bool {
 	var last Record
 	for _, r := range c.of[a] {
 		switch {
-		case r.Target.Kind() != units.TargetVolume || r.State != Held:
+		case !mayHoldData(r.Target) || r.State != Held:
 		case slices.Contains(targets, r.Target):
 			return false // it is taken up again
 		case !r.Last.Time.Before(last.Last.Time):
@@ -190,12 +207,16 @@ func (c *comparison) left(a units.Address, targets []units.Target) bool {
 		}
 	}
 	for _, t := range targets {
-		if last.Target != "" && t.Kind() == units.TargetVolume {
+		if last.Target != "" && t.Kind() == last.Target.Kind() {
 			c.add(Transition{Kind: Rename, Resource: a, From: last.Target, To: t})
 			return true
 		}
 	}
 	return false
+}
+
+func mayHoldData(t units.Target) bool {
+	return t.Kind() == units.TargetVolume || t.Kind() == units.TargetDir
 }
 
 // drifted tells what other hands did to a unit that is declared and ours.
@@ -232,7 +253,7 @@ func (c *comparison) astray(a units.Address, t units.Target) {
 // ledger has it there.
 func (c *comparison) moved(a units.Address, first units.Target) {
 	for _, r := range c.of[a] {
-		if r.Recorded != (units.Address{}) && r.Target.Kind() == first.Kind() {
+		if r.Recorded != (units.Address{}) && r.Target.Kind() == first.Kind() && !r.OnTheWay() {
 			c.add(Transition{Kind: Transfer, Resource: a, From: r.Target, To: first, Reason: "moved from " + r.Recorded.String()})
 			return
 		}
@@ -277,10 +298,10 @@ func (c *comparison) declaredNowhere(a units.Address) bool {
 func (c *comparison) named(a units.Address) bool {
 	return slices.ContainsFunc(c.of[a], func(r Record) bool {
 		switch r.Target.Kind() {
-		case units.TargetDir, units.TargetPort, units.TargetImage:
+		case units.TargetPort, units.TargetImage:
 			return false
 		}
-		return r.State == Live
+		return r.State == Live && !r.OnTheWay()
 	})
 }
 
@@ -294,7 +315,7 @@ func (c *comparison) renames(a, former units.Address, targets []units.Target) bo
 			continue
 		}
 		for _, r := range c.of[former] {
-			if r.Target.Kind() != t.Kind() || r.Target == t || r.State == Held || slices.Contains(targets, r.Target) {
+			if r.Target.Kind() != t.Kind() || r.Target == t || r.State == Held || r.OnTheWay() || slices.Contains(targets, r.Target) {
 				continue
 			}
 			c.add(Transition{Kind: Rename, Resource: a, From: r.Target, To: t})
@@ -337,6 +358,40 @@ func (c *comparison) file(r units.Resource, record Record) {
 	}
 }
 
+// dir compares a directory with its record and with what lies on the machine. What was
+// let be is taken up as it is, with the mode and the owner that are declared now.
+func (c *comparison) dir(r units.Resource, record Record) {
+	t := units.Of(units.TargetDir, r.Dir.Path)
+	want := DirMeta(*r.Dir)
+	if record.Definition != want || record.State == Held {
+		c.add(Transition{Kind: Update, Resource: r.Address, From: t, To: t})
+	}
+	lies, there := c.seen.Dirs[t]
+	drift := func(change Change, reason string) {
+		c.add(Transition{Kind: Drift, Resource: r.Address, From: t, To: t, Change: change, Reason: reason})
+	}
+	switch {
+	case record.State == Held:
+	case !there:
+		drift(Gone, "is gone with what it held, and made anew it is EMPTY")
+	case lies.Is != "":
+		drift(lies.inPlace(), "is "+lies.Is)
+	case !Between(lies.Meta, record.Definition, want):
+		drift(ChangedMode, "is "+lies.Meta+", should be "+want)
+	}
+}
+
+// inPlace says what stands in the place of a directory.
+func (s DirState) inPlace() Change {
+	switch s.Is {
+	case "a file":
+		return File
+	case "a symbolic link":
+		return Symlink
+	}
+	return Special
+}
+
 // inPlace says what stands in the place of a regular file.
 func (s FileState) inPlace() Change {
 	switch s.Digest {
@@ -352,7 +407,7 @@ func (s FileState) inPlace() Change {
 func (c *comparison) removals(records []Record) {
 	seen := map[units.Address]bool{}
 	for _, r := range records {
-		if r.State == Held || !c.declaredNowhere(r.Resource) || seen[r.Resource] || c.transferred[r.Resource] {
+		if r.State == Held || r.OnTheWay() || !c.declaredNowhere(r.Resource) || seen[r.Resource] || c.transferred[r.Resource] {
 			continue
 		}
 		if r.Target.Kind() == bestKnown(r.Resource.Kind) {
@@ -367,6 +422,8 @@ func bestKnown(k units.Kind) string {
 	switch k {
 	case units.KindFile:
 		return units.TargetFile
+	case units.KindDir:
+		return units.TargetDir
 	case units.KindVolume:
 		return units.TargetVolume
 	case units.KindSecret:

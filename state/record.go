@@ -86,6 +86,12 @@ type Record struct {
 	Why     string `json:"why,omitempty"`    // it is held, forgotten or retired; of what was found, what it is
 }
 
+// OnTheWay reports whether the target is a directory that was made on the way to
+// something, and is none that is declared.
+func (r Record) OnTheWay() bool {
+	return r.Target.Kind() == units.TargetDir && r.Definition == ""
+}
+
 // check reports why this is not a record that a ledger can have.
 func (r Record) check() error {
 	if r.Target == "" {

@@ -47,6 +47,7 @@ const (
 	Directory      Change = "directory" // stands in its place, as do the next two
 	Symlink        Change = "symlink"
 	Special        Change = "special"
+	File           Change = "file" // stands in the place of a directory
 	Masked         Change = "masked"
 	Overridden     Change = "overridden" // another definition comes before ours
 	Damaged        Change = "damaged"    // what the generation gives systemd

@@ -54,7 +54,7 @@ func QuadletFile(r Resource) string {
 	switch r.Address.Kind {
 	case KindContainer, KindPod, KindVolume, KindNetwork:
 		return r.Name + "." + string(r.Address.Kind)
-	case KindUnit, KindFile, KindSecret:
+	case KindUnit, KindFile, KindDir, KindSecret:
 	}
 	return ""
 }

@@ -25,6 +25,7 @@ const (
 	KindNetwork   Kind = "network"
 	KindUnit      Kind = "unit" // of systemd's own, without Quadlet
 	KindFile      Kind = "file"
+	KindDir       Kind = "dir"
 	KindSecret    Kind = "secret" // of podman, made by a switch and not by a unit
 )
 
@@ -182,10 +183,10 @@ type Resource struct {
 
 	// Name is the base of the unit's file name and of the podman object's
 	// name. Of KindUnit it is the whole name, with its type; of KindSecret it is
-	// podman's. A file has none.
+	// podman's. A file and a directory have none.
 	Name string `json:"name,omitempty"`
 	// Sections are the unit's, in the order in which they are written.
-	// A file and a secret have none.
+	// A file, a directory and a secret have none.
 	Sections []Section `json:"sections,omitempty"`
 	// Holds are the ports taken beyond what PublishPort says.
 	Holds []Port `json:"holds,omitempty"`
@@ -200,8 +201,9 @@ type Resource struct {
 	// built-in one. It makes no difference to what the resource is either.
 	Wasm *Wasm `json:"wasm,omitempty"`
 
-	// File is set for KindFile alone, Secret for KindSecret.
+	// File is set for KindFile alone, Dir for KindDir, Secret for KindSecret.
 	File   *File   `json:"file,omitempty"`
+	Dir    *Dir    `json:"dir,omitempty"`
 	Secret *Secret `json:"secret,omitempty"`
 }
 
@@ -241,6 +243,14 @@ type File struct {
 	Content []byte `json:"-"`
 	// Notify are the resources that must act when the file changes.
 	Notify []Notification `json:"notify,omitempty"`
+}
+
+// Dir is a directory at a path of its own. What is in it is no part of it.
+type Dir struct {
+	Path  string `json:"path"`  // absolute and clean
+	Mode  uint32 `json:"mode"`  // permission bits
+	Owner string `json:"owner"` // user name or number
+	Group string `json:"group"` // group name or number
 }
 
 // Secret is a secret of podman's. It has no text form that shows the content.

@@ -20,7 +20,7 @@ const (
 	TargetVolume    = "volume"
 	TargetNetwork   = "network"
 	TargetFile      = "file"
-	TargetDir       = "dir" // a directory made for a file
+	TargetDir       = "dir" // a directory that is declared, or was made on the way to something
 	TargetPort      = "port"
 	TargetImage     = "image" // one that was pulled for a container
 	TargetSecret    = "secret"
@@ -41,7 +41,7 @@ func (t Target) Name() string {
 	return name
 }
 
-// Unit returns the unit that systemd knows the resource by; "" for a file or a secret. What
+// Unit returns the unit that systemd knows the resource by; "" for a file, a directory or a secret. What
 // becomes of a Quadlet follows podman-systemd.unit(5).
 func Unit(r Resource) string {
 	section, suffix := "Container", ""
@@ -55,7 +55,7 @@ func Unit(r Resource) string {
 		section, suffix = "Network", "-network"
 	case KindUnit:
 		return r.Name
-	case KindFile, KindSecret:
+	case KindFile, KindDir, KindSecret:
 		return ""
 	}
 	if name := r.Value(section, "ServiceName"); name != "" {
@@ -78,7 +78,7 @@ func Object(r Resource) Target {
 		return Of(TargetNetwork, r.Value("Network", "NetworkName"))
 	case KindSecret:
 		return Of(TargetSecret, r.Name)
-	case KindUnit, KindFile:
+	case KindUnit, KindFile, KindDir:
 	}
 	return ""
 }
@@ -86,11 +86,14 @@ func Object(r Resource) Target {
 // Targets returns every name that the resource holds on the machine, the one
 // it is best known by first.
 func Targets(r Resource) []Target {
-	if r.Address.Kind == KindFile {
+	switch r.Address.Kind {
+	case KindFile:
 		return []Target{Of(TargetFile, r.File.Path)}
-	}
-	if r.Address.Kind == KindSecret {
+	case KindDir:
+		return []Target{Of(TargetDir, r.Dir.Path)}
+	case KindSecret:
 		return []Target{Object(r)}
+	case KindContainer, KindPod, KindVolume, KindNetwork, KindUnit:
 	}
 	targets := []Target{Of(TargetUnit, Unit(r))}
 	if object := Object(r); object != "" {

@@ -45,6 +45,9 @@ type move struct {
 // It returns with everything done, or with what it could not do; inForce tells
 // on which side of the flip it ended.
 func (m *move) act(ctx context.Context) error {
+	if err := m.makeDirs(); err != nil {
+		return err
+	}
 	staged, err := m.stageFiles()
 	if err != nil {
 		return err
@@ -86,9 +89,12 @@ func discard(staged []durable.Staged) error {
 	return errors.Join(errs...)
 }
 
-// flip puts the new set in force: config files and secrets first, then every unit at once
-// by one link.
+// flip puts the new set in force: directories, config files and secrets first, then every
+// unit at once by one link.
 func (m *move) flip(ctx context.Context, staged []durable.Staged) error {
+	if err := m.setDirs(); err != nil {
+		return err
+	}
 	if err := m.renameFiles(staged); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ const (
 	wasNetwork   = "network"
 	wasSecret    = "secret"
 	wasFile      = "file"
+	wasDir       = "directory"
 	wasUnit      = "unit"
 	wasQuadlet   = "quadlet"
 	wasMask      = "mask"
@@ -74,6 +75,12 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		by := a.seen.observed.Taken[t.To]
 		if by.Unfit != "" {
 			a.fault(t, by.Unfit, by.Instead+", "+holdIt)
+			continue
+		}
+		if t.To.Kind() == units.TargetDir {
+			if err := a.dir(t, by); err != nil {
+				return nil, nil, err
+			}
 			continue
 		}
 		switch by.What {

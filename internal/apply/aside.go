@@ -283,7 +283,7 @@ func (a Adoption) step() Step {
 	s := Step{Op: "adopt", Target: a.Target}
 	kept := "kept in " + cmp.Or(a.Kept, "the ledger")
 	switch a.Was.What {
-	case wasVolume, wasNetwork:
+	case wasVolume, wasNetwork, wasDir:
 		s.Reason = "as it is"
 	case wasFile:
 		s.Reason = kept

@@ -78,11 +78,13 @@ func Compile(ctx context.Context, l state.Layout, converter Converter, in Input,
 		case units.KindFile:
 			path = filepath.Join("files", r.File.Digest)
 			same = had[r.File.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.File.Content)
+		case units.KindDir: // has no content
 		case units.KindSecret:
 			path = filepath.Join("files", r.Secret.Digest)
 			same = had[r.Secret.Digest] && intact(filepath.Join(l.Generation(previous.Number), path), r.Secret.Content)
 		}
 		switch {
+		case path == "":
 		case same:
 			c.Tree.Same = append(c.Tree.Same, path)
 		case r.File != nil:
@@ -433,7 +435,7 @@ func keyFault(ctx context.Context, converter Converter, r units.Resource, sectio
 	return f
 }
 
-// resolveOwners returns the resources with the owners of files as numbers, as
+// resolveOwners returns the resources with the owners of files and directories as numbers, as
 // the machine's passwd(5) and group(5) have them.
 func resolveOwners(l state.Layout, resources []units.Resource) ([]units.Resource, error) {
 	tables := map[string]map[string]string{}
@@ -456,20 +458,26 @@ func resolveOwners(l state.Layout, resources []units.Resource) ([]units.Resource
 	resolved := slices.Clone(resources)
 	var faults units.Faults
 	for i, r := range resolved {
-		if r.File == nil {
+		var owner, group *string
+		switch {
+		case r.File != nil:
+			f := *r.File
+			resolved[i].File, owner, group = &f, &f.Owner, &f.Group
+		case r.Dir != nil:
+			d := *r.Dir
+			resolved[i].Dir, owner, group = &d, &d.Owner, &d.Group
+		default:
 			continue
 		}
-		f := *r.File
 		var errOwner, errGroup error
-		f.Owner, errOwner = resolve("/etc/passwd", f.Owner)
-		f.Group, errGroup = resolve("/etc/group", f.Group)
+		*owner, errOwner = resolve("/etc/passwd", *owner)
+		*group, errGroup = resolve("/etc/group", *group)
 		if err := errors.Join(errOwner, errGroup); err != nil {
 			faults = append(faults, units.Fault{
 				Position: r.Position, Message: r.Address.String() + ": owner: " + strings.ReplaceAll(err.Error(), "\n", "; "),
 				Hint: "a number is taken as it stands",
 			})
 		}
-		resolved[i].File = &f
 	}
 	if len(faults) > 0 {
 		return nil, faults

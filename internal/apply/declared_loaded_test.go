@@ -91,7 +91,7 @@ func (m manifest) cue() string {
 			if id := d.get("notify"); id != "" {
 				fmt.Fprintf(&b, "\tnotify: %s: \"restart\"\n", id)
 			}
-		case units.KindPod, units.KindVolume, units.KindUnit, units.KindSecret:
+		case units.KindPod, units.KindVolume, units.KindUnit, units.KindDir, units.KindSecret:
 		}
 		if to := d.get("takeover"); to != "" {
 			fmt.Fprintf(&b, "\tpolicy: takeover: %q\n", to)

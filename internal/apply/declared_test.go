@@ -104,7 +104,7 @@ func turn(k units.Kind) int {
 		return 2
 	case units.KindFile:
 		return 1
-	case units.KindContainer, units.KindPod, units.KindUnit, units.KindSecret:
+	case units.KindContainer, units.KindPod, units.KindUnit, units.KindDir, units.KindSecret:
 	}
 	return 0
 }
@@ -192,7 +192,7 @@ func resource(d declaration, m manifest) units.Resource {
 		if subnet := d.get("subnet"); subnet != "" {
 			s.Entries = append(s.Entries, entry("Subnet", fmt.Sprintf("10.99.%s.0/24", subnet)))
 		}
-	case units.KindPod, units.KindVolume, units.KindFile, units.KindUnit, units.KindSecret:
+	case units.KindPod, units.KindVolume, units.KindFile, units.KindDir, units.KindUnit, units.KindSecret:
 	}
 	r.Sections = []units.Section{s, {Name: "Install", Entries: []units.Entry{entry("WantedBy", "multi-user.target")}}}
 	return r

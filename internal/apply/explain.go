@@ -344,6 +344,8 @@ func formerly(was *state.Adoption) string {
 		return fmt.Sprintf("container %.12s, which is kept as %s", was.ID, was.Aside)
 	case wasVolume, wasNetwork:
 		return "a " + was.What + " made at " + was.ID + ", which is used as it is"
+	case wasDir:
+		return "a directory, which is used as it is; it was " + was.Directory.Meta
 	case wasMask:
 		return "a mask"
 	case wasSecret:

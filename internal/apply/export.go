@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"meshgen/internal/durable"
 	"meshgen/internal/hint"
@@ -13,7 +15,7 @@ import (
 
 // Export writes what was compiled into a directory that is not there or is
 // empty: the Quadlets below quadlet, plain units below units, the config files
-// below files, at their paths.
+// and directories below files, at their paths.
 func Export(c Compiled, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -38,6 +40,7 @@ func Export(c Compiled, dir string) error {
 		switch r.Address.Kind {
 		case units.KindFile:
 			err = write(filepath.Join("/files", r.File.Path), r.File.Content, r.File.Mode)
+		case units.KindDir: // comes with what is in it
 		case units.KindSecret: // who runs these Quadlets has to make it
 		case units.KindUnit:
 			err = write(filepath.Join("/units", r.Name), []byte(units.Render(r)), 0o644)
@@ -53,5 +56,31 @@ func Export(c Compiled, dir string) error {
 			return err
 		}
 	}
+	if err := exportDirs(c, dir); err != nil {
+		return err
+	}
 	return durable.Sync(dir)
+}
+
+// exportDirs makes the declared directories, and gives them their modes, those of the
+// innermost first: a mode may keep out who builds.
+func exportDirs(c Compiled, dir string) error {
+	var dirs []units.Dir
+	for _, r := range c.Generation.Resources {
+		if r.Dir != nil {
+			dirs = append(dirs, *r.Dir)
+		}
+	}
+	slices.SortFunc(dirs, func(a, b units.Dir) int { return cmp.Compare(b.Path, a.Path) })
+	for _, d := range dirs {
+		if err := os.MkdirAll(filepath.Join(dir, "files", d.Path), 0o755); err != nil { //nolint:gosec // its own mode comes next
+			return err
+		}
+	}
+	for _, d := range dirs {
+		if err := os.Chmod(filepath.Join(dir, "files", d.Path), fileMode(d.Mode)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

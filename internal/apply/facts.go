@@ -18,7 +18,7 @@ func (j judgement) facts(t state.Transition) map[string]string {
 	f := map[string]string{
 		"transition": string(t.Kind), "resource": t.Resource.String(), "module": t.Resource.Module,
 		"kind": string(t.Resource.Kind), "id": t.Resource.ID,
-		"data":         strconv.FormatBool(holdsData(t)),
+		"data":         strconv.FormatBool(j.holdsData(t)),
 		"node.adopted": strconv.FormatBool(j.adopted),
 	}
 	put := func(key, value string) {
@@ -57,8 +57,16 @@ func (j judgement) facts(t state.Transition) map[string]string {
 }
 
 // holdsData reports whether what the transition is about holds data: of a volume's
-// names, only that of the volume itself.
-func holdsData(t state.Transition) bool {
+// names, only that of the volume itself. A directory does where something is in it that is
+// not of meshgen, and one that is gone may have.
+func (j judgement) holdsData(t state.Transition) bool {
+	switch {
+	case t.Resource.Kind == units.KindDir && t.Change == state.Gone:
+		was := j.old[t.Resource].Dir // else it was never in force, and perhaps never made
+		return was != nil && was.Path == t.From.Name()
+	case t.Resource.Kind == units.KindDir:
+		return j.seen.Dirs[cmp.Or(t.From, t.To)].Holds
+	}
 	if t.Kind == state.Rename {
 		return t.From.Kind() == units.TargetVolume
 	}
@@ -201,6 +209,15 @@ func (j judgement) oursFacts(t state.Transition, put func(key, value string)) {
 		put("observed.digest", by.Digest)
 		if r, declared := j.now[t.Resource]; declared && r.File != nil {
 			put("observed.same", strconv.FormatBool(lies == stateOf(*r.File)))
+		}
+	case units.TargetDir:
+		lies, there := j.seen.Dirs[t.From]
+		put("observed.exists", strconv.FormatBool(there))
+		if r, declared := j.now[t.Resource]; there && declared && r.Dir != nil {
+			by := dirHolder(t.From.Name(), lies, *r.Dir)
+			put("observed.path", by.Path)
+			put("observed.what", by.What)
+			put("observed.same", strconv.FormatBool(by.Same))
 		}
 	case units.TargetUnit:
 		u, there := j.running[t.From.Name()]

@@ -169,12 +169,18 @@ func missingDirs(l state.Layout, path string) []string {
 	return missing
 }
 
-// unreachable returns the faults of files whose directories are reached by a
+// unreachable returns the faults of files and directories whose own directories are reached by a
 // link, which may lead anywhere, or cannot be made.
-func unreachable(l state.Layout, write []units.Resource) units.Faults {
+func unreachable(l state.Layout, plan Plan, desired state.Generation) units.Faults {
 	var faults units.Faults
-	for _, r := range write {
-		if at, is := obstacle(l, filepath.Dir(r.File.Path)); at != "" {
+	placed := slices.Clone(plan.Write)
+	for _, r := range desired.Resources {
+		if r.Dir != nil && slices.ContainsFunc(plan.Dirs, func(d Directory) bool { return d.Path == r.Dir.Path }) {
+			placed = append(placed, r)
+		}
+	}
+	for _, r := range placed {
+		if at, is := obstacle(l, filepath.Dir(ownPath(r))); at != "" {
 			faults = append(faults, units.Fault{
 				Position: r.Position, Message: fmt.Sprintf("%s: %s is a %s", r.Address, at, is),
 				Hint: "the way to a file has to be of directories: no link is followed",

@@ -124,20 +124,27 @@ func mayLetGo(r state.Record, by units.Resource) error {
 }
 
 // declarations returns the resources of a generation by the names that they
-// hold. A directory that was made for files counts as the first one's.
+// hold. A directory on the way to several counts as the first one's.
 func declarations(g state.Generation) map[units.Target]units.Resource {
+	by := holders(g)
+	for _, r := range g.Resources {
+		path := ownPath(r)
+		for i, c := range path {
+			dir := units.Of(units.TargetDir, path[:i])
+			if _, taken := by[dir]; c == '/' && i > 0 && !taken {
+				by[dir] = r
+			}
+		}
+	}
+	return by
+}
+
+// holders returns the resources of a generation by the names that are their own.
+func holders(g state.Generation) map[units.Target]units.Resource {
 	by := map[units.Target]units.Resource{}
 	for _, r := range g.Resources {
 		for _, t := range units.Targets(r) {
 			by[t] = r
-		}
-		if r.File == nil {
-			continue
-		}
-		for i, c := range r.File.Path {
-			if dir := units.Of(units.TargetDir, r.File.Path[:i]); c == '/' && i > 0 && by[dir].File == nil {
-				by[dir] = r
-			}
 		}
 	}
 	return by

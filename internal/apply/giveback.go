@@ -37,11 +37,11 @@ func (m *move) giveBack(ctx context.Context) error {
 			back = append(back, r)
 			continue
 		}
-		if m.node.Booting && r.Adoption.What != wasFile {
+		if m.node.Booting && r.Adoption.What != wasFile && r.Adoption.What != wasDir {
 			m.owed = true // systemd and podman cannot be told before the boot has ended
 			continue
 		}
-		if err := m.filesBack(r); err != nil {
+		if err := errors.Join(m.filesBack(r), m.dirBack(r)); err != nil {
 			errs = append(errs, err)
 			continue
 		}

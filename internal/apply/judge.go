@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func judge(ctx context.Context, b before, desired state.Generation, ask asker) (
 		}
 		judged[i] = t
 	}
-	refused = append(refused, strayed(b.generation, desired, migrations(judged))...)
+	refused = append(refused, strayed(b.generation, desired, migrations(judged), b.seen.observed.Dirs)...)
 	slices.SortStableFunc(refused, func(a, b units.Fault) int { return a.Position.Compare(b.Position) })
 	return judged, refused
 }
@@ -132,7 +133,7 @@ func (j judgement) decide(ctx context.Context, ask asker, t state.Transition) st
 		t.Reason += "; it was " + state.ByHand
 	case t.Kind == state.Remove && j.released[t.Resource]:
 		t.Decision, t.Policy = state.Removed, Operator
-		if holdsData(t) {
+		if j.holdsData(t) || t.Resource.Kind == units.KindDir {
 			t.Decision = state.Keep
 		}
 	default:
@@ -180,11 +181,23 @@ func (j judgement) rename(t state.Transition) (decided state.Transition, hint st
 	switch {
 	case t.From.Kind() == units.TargetVolume:
 		return permitVolume(t)
+	case t.From.Kind() == units.TargetDir && j.holdsData(t):
+		return refuseToLeave(t)
 	case t.Decision == state.Refuse:
 		return t, fmt.Sprintf("give it back the name %s, or allow it with policy: rename: \"follow\"", t.From.Name())
 	}
 	t.Decision = state.Follow // there is nothing to migrate
 	return t, ""
+}
+
+// refuseToLeave refuses to give another path to a directory that holds something: that
+// would stay behind.
+func refuseToLeave(t state.Transition) (decided state.Transition, hint string) {
+	if t.Decision != state.Refuse {
+		t.Decision, t.Reason = state.Refuse, "what it holds would stay behind, and an empty one take its place"
+	}
+	from, to := t.From.Name(), t.To.Name()
+	return t, fmt.Sprintf("give it back its path; or stop what uses it, move it with mv %s %s, then meshgen adopt %s", from, to, t.To)
 }
 
 func (j judgement) transfer(t state.Transition) (decided state.Transition, hint string) {
@@ -200,6 +213,12 @@ func (j judgement) transfer(t state.Transition) (decided state.Transition, hint 
 
 func (j judgement) remove(t state.Transition) (decided state.Transition, hint string) {
 	switch {
+	case t.Resource.Kind == units.KindDir && t.Decision == state.Removed && j.holdsData(t):
+		t.Decision, t.Reason = state.Keep, "it holds something that is not of meshgen, and stays"
+	case t.Resource.Kind == units.KindDir && t.Decision == state.Removed:
+		if in, stays := declaredIn(t.From.Name(), slices.Collect(maps.Values(j.now))); stays {
+			t.Reason = fmt.Sprintf("it stays as long as it is on the way to %s", in.Address)
+		}
 	case t.Decision == state.Keep && runs(t.Resource.Kind):
 		t.Decision = state.Refuse
 		t.Reason = "without its unit nothing could stop it any more"
@@ -215,7 +234,7 @@ func (j judgement) remove(t state.Transition) (decided state.Transition, hint st
 // runs reports whether what is of that kind runs on the machine.
 func runs(k units.Kind) bool {
 	switch k {
-	case units.KindVolume, units.KindNetwork, units.KindFile, units.KindSecret:
+	case units.KindVolume, units.KindNetwork, units.KindFile, units.KindDir, units.KindSecret:
 		return false
 	case units.KindContainer, units.KindPod, units.KindUnit:
 	}
@@ -225,7 +244,12 @@ func runs(k units.Kind) bool {
 func (j judgement) drift(t state.Transition) (decided state.Transition, hint string) {
 	// What is found is not ours, and a mask is its owner's word.
 	found := t.Change == state.Overridden || t.Change == state.Masked || t.Change == state.Remade
+	inDirsPlace := t.Resource.Kind == units.KindDir && (t.Change == state.File || t.Change == state.Symlink || t.Change == state.Special)
 	switch {
+	case t.Decision == state.Restore && inDirsPlace:
+		t.Decision = state.Refuse
+		t.Reason += ", and what was found is not overwritten"
+		return t, "move it out of the way, and the directory back with what it held; or have the policy keep it"
 	case t.Change == state.Directory:
 		t.Decision = state.Refuse
 		return t, "move it out of the way"
@@ -233,7 +257,9 @@ func (j judgement) drift(t state.Transition) (decided state.Transition, hint str
 		t.Decision = state.Refuse
 		t.Reason += ", and what was found is not overwritten"
 		return t, "have the policy keep it, or put it right by hand"
-	case t.Decision == state.Refuse && t.Change == state.Gone && holdsData(t):
+	case t.Decision == state.Refuse && t.Change == state.Gone && t.Resource.Kind == units.KindDir && j.holdsData(t):
+		return t, fmt.Sprintf("bring it back with what it held, or make it with mkdir %s; or have an empty one with policy: drift: \"restore\"", t.To.Name())
+	case t.Decision == state.Refuse && t.Change == state.Gone && j.holdsData(t):
 		return t, fmt.Sprintf("bring its data back, with podman volume create %s and podman volume import, or have an empty one with policy: drift: \"restore\"", t.To.Name())
 	case t.Decision == state.Refuse:
 		return t, "look at what changed, and put it back or into the manifest"
@@ -271,6 +297,9 @@ func alike(a, b units.Resource) bool {
 	}
 	if a.Secret != nil {
 		return a.Secret.Digest == b.Secret.Digest
+	}
+	if a.Dir != nil {
+		return false // many have one mode and owner
 	}
 	return sameResource(nameless(a), nameless(b))
 }
@@ -333,8 +362,11 @@ func sameSection(a, b units.Resource, section string) bool {
 // strayed refuses a container that would find an empty volume where it had its
 // data: the volume that it mounts there is not the one it mounted, which is no
 // longer declared, but one that is new. That is a rename in all but name.
-// What is migrated finds its data.
-func strayed(before, desired state.Generation, migrated map[units.Target]units.Target) units.Faults {
+// What is migrated finds its data. A declared directory that it mounts is as a volume is,
+// where the old one holds something and the new one does not.
+func strayed(
+	before, desired state.Generation, migrated map[units.Target]units.Target, dirs map[units.Target]state.DirState,
+) units.Faults {
 	was, is := volumes(before), volumes(desired)
 	old := map[string]units.Resource{}
 	for _, r := range before.Resources {
@@ -359,14 +391,29 @@ func strayed(before, desired state.Generation, migrated map[units.Target]units.T
 			if then == "" || there == "" || then == there || migrated[then] == there || declares(is, then) || declares(was, there) {
 				continue
 			}
+			if dirs[there].Holds || (then.Kind() == units.TargetDir && !dirs[then].Holds) {
+				continue
+			}
 			refused = append(refused, units.Fault{
 				Position: r.Position,
 				Message:  fmt.Sprintf("%s: would find %s at %s, where it has its data in %s", r.Address, there, path, then),
-				Hint:     fmt.Sprintf("say where it came from with moved, or keep the data with VolumeName: %q in the new volume; to begin empty, declare the new volume in a switch of its own first", then.Name()),
+				Hint:     findIt(then, there),
 			})
 		}
 	}
 	return refused
+}
+
+// findIt says how a container finds its data.
+func findIt(then, there units.Target) string {
+	if then.Kind() != there.Kind() {
+		return fmt.Sprintf("move the data by hand first; to begin empty, declare %s in a switch of its own first", there)
+	}
+	if there.Kind() == units.TargetDir {
+		return fmt.Sprintf("stop it, move the data with mv %s %s, then meshgen adopt %s; to begin empty, declare the new directory in a switch of its own first",
+			then.Name(), there.Name(), there)
+	}
+	return fmt.Sprintf("say where it came from with moved, or keep the data with VolumeName: %q in the new volume; to begin empty, declare the new volume in a switch of its own first", then.Name())
 }
 
 // moved returns the container that is no longer declared and that this one looks
@@ -400,12 +447,16 @@ func declares(volumes map[string]units.Target, object units.Target) bool {
 	return false
 }
 
-// volumes returns the volumes of a generation by the names of their Quadlets.
+// volumes returns the volumes of a generation by the names of their Quadlets, and the
+// directories by their paths: by what a container names as the source of a mount.
 func volumes(g state.Generation) map[string]units.Target {
 	found := map[string]units.Target{}
 	for _, r := range g.Resources {
 		if r.Address.Kind == units.KindVolume {
 			found[units.QuadletFile(r)] = units.Object(r)
+		}
+		if r.Dir != nil {
+			found[r.Dir.Path] = units.Of(units.TargetDir, r.Dir.Path)
 		}
 	}
 	return found

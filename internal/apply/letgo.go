@@ -92,7 +92,7 @@ func (n *Node) keptAside(s *Surplus) error {
 	}
 	for _, r := range n.adopted() {
 		k := KeptAside{Target: r.Target, Aside: r.Adoption.Aside, Copies: n.copies(r), Generation: r.Adoption.Generation, id: r.Adoption.ID}
-		if r.Adoption.What == wasVolume || r.Adoption.What == wasNetwork {
+		if usedAsItIs(r.Adoption) {
 			continue // in its place, as it is
 		}
 		if _, owed := current.Released[r.Target]; owed {

@@ -42,7 +42,7 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 	ours := map[units.Target]bool{}
 	held := map[units.Target]state.Record{}
 	var names, due []string
-	paths := map[units.Target]bool{}
+	paths, dirs := map[units.Target]bool{}, map[units.Target]bool{}
 	for _, r := range records {
 		if r.State == state.Held {
 			held[r.Target] = r
@@ -57,11 +57,18 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 			}
 		case units.TargetFile:
 			paths[r.Target] = true
+		case units.TargetDir:
+			if !r.OnTheWay() {
+				dirs[r.Target] = true
+			}
 		}
 	}
 	var fresh []units.Target
 	for _, r := range desired.Resources {
 		for _, t := range units.Targets(r) {
+			if t.Kind() == units.TargetDir {
+				dirs[t] = true
+			}
 			if ours[t] {
 				continue
 			}
@@ -95,6 +102,9 @@ func (n *Node) look(ctx context.Context, desired state.Generation, records []sta
 		n.foundQuadlets(goes, seen.foreign)
 	}
 	if seen.observed.Files, err = n.lookAtFiles(paths); err != nil {
+		return sight{}, err
+	}
+	if seen.observed.Dirs, err = n.lookAtDirs(dirs, records); err != nil {
 		return sight{}, err
 	}
 	seen.observed.Overridden, seen.observed.Masked = n.overridden(desired, ours, seen.units)

@@ -19,7 +19,10 @@ func (n *Node) gone(ctx context.Context, b before, desired state.Generation) (ma
 	gone := map[units.Target]string{}
 	for _, r := range b.releases(desired) {
 		undone := b.undoes(desired) && r.Adoption.Generation == b.generation.Number
-		words, err := n.goneObject(ctx, r)
+		words, err := n.goneDir(r)
+		if err == nil && words == "" {
+			words, err = n.goneObject(ctx, r)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -32,6 +32,8 @@ type Plan struct {
 	Astray []string
 	// Copy are volumes that are migrated.
 	Copy []Copy
+	// Dirs are directories to be made, before the files, and to be set with them.
+	Dirs []Directory
 	// Write are files to be put in place.
 	Write []units.Resource
 	// Make are secrets to be made, or made anew.
@@ -94,14 +96,14 @@ func (p Plan) because(op Op, unit, reason string) { p.reasons[reasonKey{op, unit
 
 // Empty reports whether there is nothing to do.
 func (p Plan) Empty() bool {
-	return len(p.Adopt)+len(p.Release)+len(p.Lost)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Write)+len(p.Make)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
+	return len(p.Adopt)+len(p.Release)+len(p.Lost)+len(p.Rescue)+len(p.Stop)+len(p.End)+len(p.Free)+len(p.Dirs)+len(p.Write)+len(p.Make)+len(p.Handover)+len(p.Restart)+len(p.ReloadUnits)+
 		len(p.Start)+len(p.Confirm)+len(p.Retire)+len(p.Hold)+len(p.Emit) == 0 && !p.Reread && !p.Settings && p.Last.Verb == ""
 }
 
 // offline returns the plan for a system that does not run: its files and its
 // names, and nothing that a unit or podman would have to do.
 func (p Plan) offline() Plan {
-	return Plan{Adopt: p.Adopt, Release: p.Release, Lost: p.Lost, Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
+	return Plan{Adopt: p.Adopt, Release: p.Release, Lost: p.Lost, Dirs: p.Dirs, Write: p.Write, Retire: p.Retire, Hold: p.Hold, Emit: p.Emit, Settings: p.Settings, reasons: p.reasons}
 }
 
 // TakenDown are the units that are up and that the plan stops, if only to start

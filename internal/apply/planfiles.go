@@ -2,7 +2,6 @@ package apply
 
 import (
 	"slices"
-	"strings"
 
 	"meshgen/state"
 	"meshgen/units"
@@ -14,7 +13,7 @@ func (p *planner) names() {
 	for _, r := range p.desired.Resources {
 		for _, t := range units.Targets(r) {
 			declared[t] = true
-			if (t.Kind() == units.TargetFile || t.Kind() == units.TargetSecret) && p.kept[t] {
+			if p.kept[t] && (t.Kind() == units.TargetFile || t.Kind() == units.TargetDir || t.Kind() == units.TargetSecret) {
 				continue // what is not written is not recorded
 			}
 			if p.emits(t, r) {
@@ -28,9 +27,11 @@ func (p *planner) names() {
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held || slices.Contains(p.plan.Release, r.Target):
-		case r.Target.Kind() == units.TargetDir && (p.holdsDeclared(r.Target, declared) || p.isMountedAt(r)):
+		case r.OnTheWay() && p.staysFor(r):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
+		case p.staysFor(r):
+			p.passOn(r)
 		case p.seen.inUse[r.Target]:
 		default:
 			if r.Adoption != nil && p.gone[r.Target] == "" {
@@ -48,7 +49,7 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
-	case p.gone[r.Target] == "" && r.Adoption != nil && (r.Adoption.What == wasNetwork || r.Adoption.What == wasVolume): // used as it was found: there is no copy
+	case p.gone[r.Target] == "" && usedAsItIs(r.Adoption): // used as it was found: there is no copy
 		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
 		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
@@ -63,6 +64,9 @@ func (p *planner) holds(r state.Record) bool {
 	case r.Target.Kind() == units.TargetVolume && (!goes || removal.Decision != state.Removed):
 		p.because("hold", string(r.Target), "it holds data")
 		return true
+	case p.seen.observed.Dirs[r.Target].Holds:
+		p.because("hold", string(r.Target), "it holds something that is not of meshgen")
+		return true
 	}
 	return false
 }
@@ -75,26 +79,13 @@ func (b before) undoes(desired state.Generation) bool {
 	return !b.begins && b.generation.Number > desired.Number
 }
 
-// holdsDeclared reports whether a declared file lies below a directory.
-func (p *planner) holdsDeclared(dir units.Target, declared map[units.Target]bool) bool {
-	for t := range declared {
-		if t.Kind() == units.TargetFile && strings.HasPrefix(t.Name(), dir.Name()+"/") {
-			return true
-		}
+// staysFor reports whether a directory is on the way to something that is declared.
+func (p *planner) staysFor(r state.Record) bool {
+	if r.Target.Kind() != units.TargetDir {
+		return false
 	}
-	return false
-}
-
-// isMountedAt reports whether a directory is the place of a declared mount, or on
-// the way to it.
-func (p *planner) isMountedAt(dir state.Record) bool {
-	for _, r := range p.desired.Resources {
-		where := r.Value("Mount", "Where")
-		if where == dir.Target.Name() || strings.HasPrefix(where, dir.Target.Name()+"/") {
-			return true
-		}
-	}
-	return false
+	_, stays := declaredIn(r.Target.Name(), p.desired.Resources)
+	return stays
 }
 
 // emits reports whether the ledger does not yet have the target just so.
@@ -108,6 +99,8 @@ func (p *planner) emits(t units.Target, r units.Resource) bool {
 		return p.unit[t.Name()].Differs(record)
 	case units.TargetFile:
 		return record.Digest != r.File.Digest || record.Definition != state.FileMeta(*r.File)
+	case units.TargetDir:
+		return record.Definition != state.DirMeta(*r.Dir)
 	case units.TargetSecret:
 		return record.Digest != r.Secret.Digest
 	}

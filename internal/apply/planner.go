@@ -71,6 +71,7 @@ func makePlan(b before, desired state.Generation) Plan {
 	}
 	p.names()
 	p.files()
+	p.dirs()
 	p.secrets()
 	p.givesSecretsBack()
 	for _, r := range b.records {

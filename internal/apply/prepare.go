@@ -86,7 +86,7 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	for i, c := range p.Plan.Copy {
 		p.Plan.Copy[i].Bytes = sizes[c.From].Bytes
 	}
-	if p.Rejected = unreachable(n.Layout, p.Plan.Write); len(p.Rejected) > 0 {
+	if p.Rejected = unreachable(n.Layout, p.Plan, compiled.Generation); len(p.Rejected) > 0 {
 		return p, nil
 	}
 	if p.Rejected, err = n.unreturnable(ctx, p.before, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {

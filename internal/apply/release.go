@@ -196,7 +196,7 @@ func (n *Node) neverAdopted(r state.Record) error {
 // adoptedSince returns what was adopted since a generation and is not declared in
 // it, with why it is given back.
 func (n *Node) adoptedSince(g state.Generation) map[units.Target]string {
-	declared := declarations(g)
+	declared := holders(g)
 	released := map[units.Target]string{}
 	for _, r := range n.adopted() {
 		if _, stays := declared[r.Target]; r.Adoption.Generation > g.Number && !stays {

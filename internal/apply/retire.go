@@ -44,11 +44,17 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		op := Op("retire")
 		if left != "" {
 			e.Kind, e.Why, op = state.EventForget, left, "leave"
+			if m.keepsDir(t) {
+				e.Kind, op = state.EventHold, "hold"
+			}
 		}
 		if t.Kind() != units.TargetPort {
 			m.progress(Event{Step: Step{Op: op, Target: t, Reason: e.Why}, Ended: true})
 		}
 		events = append(events, e)
+	}
+	if err := m.syncRemoved(targets); err != nil {
+		return nil, err
 	}
 	lost, err := m.asidesLost(ctx)
 	events = append(append(events, m.hold()...), lost...)
@@ -190,7 +196,7 @@ func (m *move) why(t units.Target) string {
 			}
 		}
 	}
-	if t.Kind() == units.TargetDir {
+	if m.records[t].OnTheWay() {
 		return "nothing declared is in it"
 	}
 	if givesBack(m.node.adopted(), m.to, a) {
@@ -285,7 +291,7 @@ func (m *move) removeMadeBy(ctx context.Context, unit state.Record) error {
 // marked reports whether a podman object is the one that the ledger means: it bears
 // our mark, or it was adopted, and was not made anew since.
 func marked(o host.Object, r state.Record) bool {
-	if r.Adoption != nil && (r.Adoption.What == wasVolume || r.Adoption.What == wasNetwork) && r.Adoption.ID == born(o) {
+	if usedAsItIs(r.Adoption) && r.Adoption.ID == born(o) {
 		return true
 	}
 	mark := o.Labels[units.MarkLabel]
@@ -310,12 +316,29 @@ func (m *move) removeDir(t units.Target) (left string, err error) {
 	if at, is := obstacle(m.node.Layout, t.Name()); at != "" {
 		return fmt.Sprintf("%s is a %s now", at, is), nil
 	}
+	if lies, there, err := dirState(m.node.Layout, t.Name()); err != nil || there && m.neverMade(t, lies) {
+		return "never made: what is there is not of meshgen", err
+	}
 	err = syscall.Rmdir(m.node.Layout.Path(t.Name())) // which takes nothing but a directory
 	switch {
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.ENOTDIR):
 		return "it holds what is not of meshgen", nil
+	case errors.Is(err, syscall.EBUSY):
+		return "something is mounted there", nil
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
 	}
 	return "", err
+}
+
+// syncRemoved returns once it is on the disk that the directories among the targets are
+// gone.
+func (m *move) syncRemoved(targets []units.Target) error {
+	var parents []string
+	for _, t := range targets {
+		if parent := filepath.Dir(m.node.Layout.Path(t.Name())); t.Kind() == units.TargetDir && isDir(parent) {
+			parents = append(parents, parent)
+		}
+	}
+	return durable.Sync(parents...)
 }

@@ -22,7 +22,7 @@ func (n *Node) unreturnable(ctx context.Context, b before, plan Plan, desired st
 			continue
 		}
 		words := n.lacks(r)
-		if words == "" && r.Adoption.What != wasVolume && r.Adoption.What != wasNetwork { // used as they are: nothing is taken away for them
+		if words == "" && !usedAsItIs(r.Adoption) { // used as they are: nothing is taken away for them
 			words = plan.Reason("release", string(r.Target)) // of what is lost
 		}
 		next := "put that back as it was; or let it go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)

@@ -142,7 +142,7 @@ func (n *Node) drift(ctx context.Context, g state.Generation, standings []Standi
 func leftovers(records []state.Record, declared map[units.Target]bool, in state.TargetState) []Standing {
 	var found []Standing
 	for _, r := range records {
-		if declared[r.Target] || r.State != in || r.Target.Kind() == units.TargetPort || r.Target.Kind() == units.TargetDir {
+		if declared[r.Target] || r.State != in || r.Target.Kind() == units.TargetPort || r.OnTheWay() {
 			continue
 		}
 		s := Standing{Address: r.Resource, Kind: r.Resource.Kind, Targets: []units.Target{r.Target}, State: "stale", Since: r.Last.Time}

@@ -56,6 +56,9 @@ func (p Plan) Steps() []Step {
 	for _, c := range p.Copy {
 		steps = append(steps, c.step())
 	}
+	for _, d := range p.Dirs {
+		steps = append(steps, d.step())
+	}
 	for _, r := range p.Write {
 		steps = append(steps, Step{Op: "write", Target: units.Of(units.TargetFile, r.File.Path)})
 	}

@@ -144,17 +144,25 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 			owner[t] = r
 		}
 	}
+	for _, t := range plan.Emit { // a directory that is not declared any more, and stays for what is in it
+		if _, declared := owner[t]; !declared && t.Kind() == units.TargetDir {
+			owner[t], _ = declaredIn(t.Name(), to.Resources)
+		}
+	}
 	digest := map[string]string{}
 	for _, u := range to.Units {
 		digest[u.Name] = u.Digest
 	}
 	for _, t := range plan.Emit { // systemd makes the directory that it mounts at
 		if where := owner[t].Value("Mount", "Where"); where != "" && t.Kind() == units.TargetUnit {
-			events = append(events, n.dirEvents(owner[t], where+"/it", to.Number)...)
+			events = append(events, n.dirEvents(owner[t], where+"/it", to)...)
 		}
 	}
+	for _, d := range plan.Dirs {
+		events = append(events, n.dirEvents(owner[d.target()], d.Path, to)...)
+	}
 	for _, r := range plan.Write { // also one that is put back: its directory may be gone too
-		events = append(events, n.dirEvents(r, r.File.Path, to.Number)...)
+		events = append(events, n.dirEvents(r, r.File.Path, to)...)
 	}
 	for _, t := range plan.Emit {
 		r := owner[t]
@@ -172,6 +180,10 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 			}
 		case units.TargetFile:
 			e.Digest, e.Definition = r.File.Digest, state.FileMeta(*r.File)
+		case units.TargetDir:
+			if r.Dir != nil && r.Dir.Path == t.Name() {
+				e.Definition = state.DirMeta(*r.Dir)
+			}
 		case units.TargetSecret:
 			e.Digest = r.Secret.Digest
 		}
@@ -184,12 +196,15 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 }
 
 // dirEvents name the directories on the way to a path that will be made for a
-// resource.
-func (n *Node) dirEvents(r units.Resource, path string, generation int) []state.Event {
+// resource, but for those that are declared.
+func (n *Node) dirEvents(r units.Resource, path string, to state.Generation) []state.Event {
 	var events []state.Event
 	for _, dir := range missingDirs(n.Layout, path) {
+		if slices.ContainsFunc(to.Resources, func(r units.Resource) bool { return r.Dir != nil && r.Dir.Path == dir }) {
+			continue
+		}
 		events = append(events, state.Event{
-			Kind: state.EventEmit, Generation: generation, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
+			Kind: state.EventEmit, Generation: to.Number, Target: units.Of(units.TargetDir, dir), Resource: r.Address, Origin: "written",
 		})
 	}
 	return events

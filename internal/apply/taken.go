@@ -20,10 +20,13 @@ func (n *Node) taken(
 	ctx context.Context, desired state.Generation, fresh []units.Target, held map[units.Target]state.Record, seen sight,
 ) (map[units.Target]state.Occupant, error) {
 	taken := map[units.Target]state.Occupant{}
-	files := map[units.Target]units.File{}
+	files, dirs := map[units.Target]units.File{}, map[units.Target]units.Dir{}
 	for _, r := range desired.Resources {
 		if r.File != nil {
 			files[units.Of(units.TargetFile, r.File.Path)] = *r.File
+		}
+		if r.Dir != nil {
+			dirs[units.Of(units.TargetDir, r.Dir.Path)] = *r.Dir
 		}
 	}
 	for _, t := range fresh {
@@ -35,6 +38,10 @@ func (n *Node) taken(
 			if s, there := seen.observed.Files[t]; there && held[t].Target == "" {
 				by = fileHolder(n.Layout.Path(t.Name()), s)
 				by.Same = s == stateOf(files[t])
+			}
+		case units.TargetDir:
+			if s, there := seen.observed.Dirs[t]; there && (held[t].Target == "" || s.Is != "") {
+				by = dirHolder(n.Layout.Path(t.Name()), s, dirs[t])
 			}
 		case units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret:
 			object, there, err := n.object(ctx, t)

@@ -20,7 +20,7 @@ func (b before) releases(desired state.Generation) []state.Record {
 	if b.undoes(desired) {
 		stands = desired.Number
 	}
-	declared := declarations(desired)
+	declared := holders(desired)
 	var back []state.Record
 	for _, r := range b.adopted {
 		_, asked := desired.Released[r.Target]

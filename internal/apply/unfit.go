@@ -19,6 +19,12 @@ import (
 // instead; "" where nothing is known to be against it. It asks neither systemd nor
 // podman: what these would have to say is said where it is adopted.
 func (n *Node) unfit(t units.Target, by state.Occupant) (why, instead string) {
+	if t.Kind() == units.TargetDir {
+		if at, is := obstacle(n.Layout, t.Name()); at != "" {
+			return fmt.Sprintf("%s is a %s, and no directory", at, is), "move it out of the way by hand"
+		}
+		return "", ""
+	}
 	switch by.What {
 	case wasUnit, wasQuadlet, wasMask, wasDropIn:
 		return n.unfitUnit(t.Name(), by)

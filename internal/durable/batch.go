@@ -35,10 +35,7 @@ func Stage(root, path string, data []byte, mode fs.FileMode, uid, gid int) (Stag
 			return failed(at, "make directory", err)
 		}
 		s.Made = append(s.Made, at)
-		if err := d.Chmod(name, 0o755); err != nil {
-			return failed(at, "set mode", err)
-		}
-		return nil
+		return openToAll(d, name, at)
 	})
 	if err != nil {
 		return Staged{}, errors.Join(err, s.Discard())
@@ -53,6 +50,15 @@ func Stage(root, path string, data []byte, mode fs.FileMode, uid, gid int) (Stag
 		return Staged{}, errors.Join(failed(path, "write", err), s.Discard())
 	}
 	return s, nil
+}
+
+// openToAll gives a directory that was made on the way to something its mode, whatever
+// the umask.
+func openToAll(d *os.Root, name, at string) error {
+	if err := d.Chmod(name, 0o755); err != nil {
+		return failed(at, "set mode", err)
+	}
+	return nil
 }
 
 // Rename puts the temporary in place of what lies at the path, in one step. A

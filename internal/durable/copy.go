@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,29 +79,11 @@ func copyFile(source string, dir *os.Root, temp string) error {
 // own. Those that the kernel itself keeps of a file it refuses to set, and they
 // come back by themselves.
 func copyAttributes(from, to int) error {
-	size, err := unix.Flistxattr(from, nil)
-	if err != nil || size == 0 {
-		return unsupported(err)
-	}
-	names := make([]byte, size)
-	// ext4 counts names at first that it does not give then.
-	if size, err = unix.Flistxattr(from, names); err != nil || size == 0 {
+	found, err := attributes(from)
+	if err != nil {
 		return err
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(names[:size]), "\x00"), "\x00") {
-		size, err := unix.Fgetxattr(from, name, nil)
-		if err != nil {
-			return err
-		}
-		value := make([]byte, size)
-		if size, err = unix.Fgetxattr(from, name, value); err != nil {
-			return err
-		}
-		if err := unix.Fsetxattr(to, name, value[:size], 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return setAttributes(to, found)
 }
 
 // unsupported drops the error of a file system that has no such attributes.

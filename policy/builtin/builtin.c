@@ -55,6 +55,16 @@ static int holds_data(void)
 	return yes("data");
 }
 
+/* left_behind answers for what holds data, which does not go with its name. */
+static int left_behind(const char *before, const char *between, const char *after)
+{
+	because(before);
+	because(between);
+	because(is(&kind, "dir") ? "an empty directory" : "an empty volume");
+	because(after);
+	return REFUSE;
+}
+
 static int rename(void)
 {
 	int known = ask("policy.rename", &setting);
@@ -66,9 +76,11 @@ static int rename(void)
 	if (!holds_data())
 		return answer(FOLLOW, known ? AS_THE_POLICY_SAYS : "what holds no data follows its new name");
 	if (!known)
-		return answer(REFUSE, "its data would stay behind and an empty volume take its place");
+		return left_behind("its data would stay behind", " and ", " take its place");
 	if (set_to("follow"))
-		return answer(REFUSE, "policy \"follow\" would leave its data behind and put an empty volume in its place");
+		return left_behind("policy \"follow\" would leave its data behind", " and put ", " in its place");
+	if (is(&kind, "dir"))
+		return answer(REFUSE, "a directory is not copied: its data would stay behind");
 	return answer(MIGRATE, "its data is copied, and the old one stays as it is, held");
 }
 

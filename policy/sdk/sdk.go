@@ -69,6 +69,9 @@ func Default(f Facts) (Decision, string) {
 		}
 		return Refuse, "what meshgen did not make it does not touch"
 	case "rename":
+		if data && f.Text("kind") == "dir" {
+			return Refuse, "its data would stay behind and an empty directory take its place"
+		}
 		if data {
 			return Refuse, "its data would stay behind and an empty volume take its place"
 		}
