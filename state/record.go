@@ -57,7 +57,9 @@ type Record struct {
 	State    TargetState   `json:"state"`
 	Origin   string        `json:"origin,omitempty"` // how it came to be ours: written, pulled, rebuilt, a copy; or found. Once forgotten, what it was
 
-	// Digest and Definition are as last emitted, or Digest as last found.
+	// Digest and Definition are as last emitted, or Digest as last found. Of a directory
+	// that is declared, Definition is its mode and owner, and Digest those that it had
+	// while it was on the way to something: see [MetaOf].
 	Digest     string `json:"digest,omitempty"`
 	Definition string `json:"definition,omitempty"`
 	First      Moment `json:"first,omitzero"` // of emission

@@ -30,6 +30,7 @@ type move struct {
 
 	begun   time.Time
 	undoing bool      // the set that it leads to was in force before
+	stood   bool      // so was the one that is undone
 	owed    bool      // something that was adopted is still to be given back
 	left    error     // what could not be given back
 	fragile bool      // one failure brings the old set back

@@ -156,10 +156,28 @@ func (p *planner) dirs() {
 func (p *planner) passOn(r state.Record) {
 	p.plan.Emit = append(p.plan.Emit, r.Target)
 	lies, there := p.seen.observed.Dirs[r.Target]
-	was := units.Dir{Path: r.Target.Name(), Mode: 0o755, Owner: strconv.Itoa(os.Geteuid()), Group: strconv.Itoa(os.Getegid())}
-	if p.undoes() && r.Adoption == nil && there && lies.Is == "" && lies.Meta != state.DirMeta(was) && state.Between(lies.Meta, r.Definition, state.DirMeta(was)) {
+	was, known := dirOf(r.Target.Name(), r.Digest)
+	if p.undoes() && known && there && lies.Is == "" && lies.Meta != r.Digest && state.Between(lies.Meta, r.Definition, r.Digest) {
 		p.plan.Dirs = append(p.plan.Dirs, Directory{Dir: was, Was: lies.Meta})
 	}
+}
+
+// dirOf returns the directory that has a mode and an owner, in the form of [state.MetaOf].
+func dirOf(path, meta string) (d units.Dir, ok bool) {
+	mode, owner, _ := strings.Cut(meta, " ")
+	user, group, ok := strings.Cut(owner, ":")
+	bits, err := strconv.ParseUint(mode, 8, 32)
+	return units.Dir{Path: path, Mode: uint32(bits), Owner: user, Group: group}, ok && err == nil
+}
+
+// was returns the mode and the owner that the plan changes of a directory; "" where it
+// does not.
+func (p Plan) was(t units.Target) string {
+	i := slices.IndexFunc(p.Dirs, func(d Directory) bool { return d.target() == t })
+	if i < 0 {
+		return ""
+	}
+	return p.Dirs[i].Was
 }
 
 // declaredIn returns the resource that is declared below a directory, or is mounted at it
@@ -298,11 +316,12 @@ func (m *move) keepsDir(t units.Target) bool {
 }
 
 // neverMade reports whether what lies at the path of a directory is not what a switch
-// that is undone was to make there: it came up before that did.
+// that is undone was to make there: it came up before that did. What ran in a set that
+// stood may have changed it.
 func (m *move) neverMade(t units.Target, lies state.DirState) bool {
 	record := m.records[t]
 	begun := fmt.Sprintf("0700 %d:%d", os.Geteuid(), os.Getegid())
-	return m.undoing && !record.OnTheWay() && record.Last.Generation == m.from.Number && record.Emissions == 1 &&
+	return m.undoing && !m.stood && !record.OnTheWay() && record.Last.Generation == m.from.Number &&
 		!state.Between(lies.Meta, begun, record.Definition)
 }
 
@@ -333,12 +352,12 @@ func (m *move) dirBack(r state.Record) error {
 	if err != nil || !there || lies.Is != "" || !state.Between(lies.Meta, was.Meta, r.Definition) {
 		return err
 	}
-	var mode uint32
-	var uid, gid int
-	if _, err := fmt.Sscanf(was.Meta, "%o %d:%d", &mode, &uid, &gid); err != nil {
-		return fmt.Errorf("%s: what it was: %q: %w", r.Target, was.Meta, err)
+	d, known := dirOf(r.Target.Name(), was.Meta)
+	uid, gid, err := owners(d)
+	if err != nil || !known {
+		return errors.Join(err, fmt.Errorf("%s: what it was is not known: %q", r.Target, was.Meta))
 	}
-	if err := durable.SetDir(l.Root, r.Target.Name(), fileMode(mode), uid, gid, was.Attributes); err != nil {
+	if err := durable.SetDir(l.Root, d.Path, fileMode(d.Mode), uid, gid, was.Attributes); err != nil {
 		return err
 	}
 	return durable.Sync(l.Path(r.Target.Name()))

@@ -109,6 +109,8 @@ func running(g state.Generation) before {
 			case units.TargetFile:
 				record.Digest, record.Definition = r.File.Digest, state.FileMeta(*r.File)
 				b.seen.observed.Files[t] = state.FileState{Digest: record.Digest, Meta: record.Definition}
+			case units.TargetDir:
+				record.Definition = state.DirMeta(*r.Dir)
 			}
 			b.records = append(b.records, record)
 		}

@@ -274,7 +274,7 @@ func (n *Node) retreat(ctx context.Context, from, to state.Generation, result st
 		out.Result = ""
 		return out, err
 	}
-	m.undoing = true
+	m.undoing, m.stood = true, result == state.RolledBack
 	for _, name := range was.down {
 		if !slices.Contains(m.plan.Dependents, name) {
 			m.plan.Dependents = append(m.plan.Dependents, name)

@@ -183,6 +183,9 @@ func (n *Node) emissions(plan Plan, to state.Generation) ([]state.Event, error) 
 		case units.TargetDir:
 			if r.Dir != nil && r.Dir.Path == t.Name() {
 				e.Definition = state.DirMeta(*r.Dir)
+				if record, ours := n.ledgerRecord(t); ours && record.OnTheWay() {
+					e.Digest = plan.was(t)
+				}
 			}
 		case units.TargetSecret:
 			e.Digest = r.Secret.Digest
