@@ -119,7 +119,7 @@ func (v *veil) isSource(p path, f *ast.Field) bool {
 // isKinds reports whether a label has resources of one kind below it, by their ids.
 func isKinds(label string) bool {
 	switch kindOf(label) {
-	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile, units.KindSecret:
+	case units.KindContainer, units.KindPod, units.KindVolume, units.KindNetwork, units.KindUnit, units.KindFile, units.KindDir, units.KindSecret:
 		return strings.HasSuffix(label, "s")
 	}
 	return false

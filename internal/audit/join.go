@@ -94,7 +94,7 @@ func (j *joiner) drift() {
 		case state.Overridden, state.Masked:
 			f.Class = Shadowed
 			f.Fix, f.Owner = j.unshadow(t)
-		case state.ChangedContent, state.ChangedMode, state.Directory, state.Symlink, state.Special, state.Damaged, state.Renamed, state.Remade:
+		case state.ChangedContent, state.ChangedMode, state.Directory, state.Symlink, state.Special, state.File, state.Damaged, state.Renamed, state.Remade:
 		}
 		switch {
 		case t.Decision == state.Keep:
