@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"strconv"
@@ -13,11 +14,12 @@ import (
 )
 
 // screen is what a command is read on. On a terminal what is too wide is cut or
-// wrapped, at the width that COLUMNS has, else the terminal; elsewhere nothing is,
+// wrapped, at the size that COLUMNS and LINES have, else the terminal; elsewhere nothing is,
 // whatever COLUMNS says: what reads a pipe or a file wants all of it.
 type screen struct {
-	width int // in columns; 0 where nothing is cut
-	color bool
+	width  int // in columns; 0 where nothing is cut
+	height int // in lines, of a terminal
+	color  bool
 }
 
 // screenOf returns the screen behind a writer. NO_COLOR, of whatever value but
@@ -35,14 +37,18 @@ func screenOf(w io.Writer) screen {
 		return screen{}
 	}
 	s := screen{width: int(size.Col), color: os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""}
-	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
-		s.width = columns
-	}
-	if s.width == 0 { // a serial line tells nothing
-		s.width = 80
-	}
-	s.width = max(s.width, 20)
+	s.width = max(sizeOr("COLUMNS", s.width, 80), 20)
+	s.height = sizeOr("LINES", int(size.Row), 24)
 	return s
+}
+
+// sizeOr returns a size from the environment, else from the terminal, else, where
+// that is a serial line and tells none, the usual one.
+func sizeOr(name string, told, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return cmp.Or(told, usual)
 }
 
 // tone is the colour of a word. It says nothing that the word does not say.
@@ -149,6 +155,24 @@ func wrapTo(text string, width int) []string {
 		}
 	}
 	return append(all, line)
+}
+
+// list returns words with commas between them, in lines that fit.
+func (s screen) list(head string, words []cell) string {
+	text, at := head, wide(head)
+	for i, w := range words {
+		comma := ","
+		if i == len(words)-1 {
+			comma = ""
+		}
+		if s.width > 0 && i > 0 && at+1+wide(w.text+comma) > s.width {
+			text, at = text+"\n  ", 2
+		} else if i > 0 {
+			text, at = text+" ", at+1
+		}
+		text, at = text+s.paint(w.text, w.tone)+comma, at+wide(w.text+comma)
+	}
+	return text
 }
 
 // splitAt splits text where a width is full.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,13 @@ type status struct {
 	Unfinished string           `json:"unfinished,omitempty"`
 	Manifest   string           `json:"manifest,omitempty"` // what is to be said of it
 	Resources  []apply.Standing `json:"resources"`
+	// Node is the name that the generation in force was made for, Time when it came
+	// into force.
+	Node string    `json:"node,omitempty"`
+	Time time.Time `json:"time,omitzero"`
+	// Counts says how many of the resources are in which state: what is wrong, else
+	// the state of the unit, else in place.
+	Counts map[string]int `json:"counts"`
 	failure
 }
 
@@ -28,10 +34,12 @@ func newStatus(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show what is declared and how it does",
-		Long: "status shows what is in force: each resource, its unit or name, how the unit does and\n" +
-			"since when, and what other hands did to it: a unit that is masked or defined by others,\n" +
-			"a file that was changed. It says where a rollback is in force, or another manifest is on\n" +
-			"the disk. What is no longer declared and still there stands last.",
+		Long: "status shows what is in force and how it does. What is wrong comes first: a unit that\n" +
+			"failed, with what it logged last, one that is started again and again, or is down though\n" +
+			"what wants it is up; what other hands changed, masked or define; what is held, and why;\n" +
+			"what is no longer declared and still there. Then comes what is well, on a terminal that\n" +
+			"it does not fit by the number in each module, unless --verbose is given. It says where a\n" +
+			"rollback is in force, or another manifest is on the disk.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, err := o.open(cmd.Context())
@@ -51,51 +59,14 @@ func newStatus(o *options) *cobra.Command {
 				return err
 			}
 			doc.Of, doc.Manifest = inForce.Of, o.astray(node.Layout, inForce)
+			doc.Node, doc.Time, doc.Counts = inForce.Node, node.Since(doc.Generation), counts(doc.Resources)
 			if o.json {
 				doc.Resources = orEmpty(doc.Resources)
 				return writeJSON(cmd.OutOrStdout(), doc)
 			}
-			return writeStatus(cmd, doc)
+			return writeStatus(cmd.OutOrStdout(), doc, o.verbose)
 		},
 	}
-}
-
-func writeStatus(cmd *cobra.Command, doc status) error {
-	head := fmt.Sprintf("generation %d", doc.Generation)
-	if doc.Generation == 0 {
-		head = "nothing is in force"
-	}
-	for _, line := range []string{doc.Unfinished, doc.Manifest} {
-		if line != "" {
-			head += "\n" + line
-		}
-	}
-	if err := writeText(cmd.OutOrStdout(), head); err != nil {
-		return err
-	}
-	var rows [][]string
-	for _, s := range doc.Resources {
-		name := s.Unit
-		if name == "" && len(s.Targets) > 0 {
-			name = s.Targets[0].Name()
-		}
-		does := s.Active
-		if s.State != "live" {
-			does = strings.TrimSpace(s.State + " " + does)
-		}
-		row := []string{s.Address.String(), name, does, since(s.Since)}
-		if s.Why != "" {
-			row = append(row, s.Why)
-		}
-		if len(s.Adopted) > 0 {
-			row = append(row, "adopted")
-		}
-		if s.Drift != "" {
-			row = append(row, "drift: "+s.Drift)
-		}
-		rows = append(rows, row)
-	}
-	return writeTable(cmd.OutOrStdout(), rows)
 }
 
 // astray says how what is in force is not what the manifest says, and what to do;
@@ -113,17 +84,4 @@ func (o *options) astray(l state.Layout, g state.Generation) string {
 		return fmt.Sprintf("a rollback is in force, with what generation %d had: meshgen switch goes by the manifest again", g.Of)
 	}
 	return fmt.Sprintf("the manifest is another than that of generation %d: meshgen plan says what a switch would do", g.Number)
-}
-
-// since returns a moment as it is short and clear: the time of today, else the
-// date.
-func since(t time.Time) string {
-	t = t.Local()
-	switch {
-	case t.IsZero():
-		return ""
-	case t.Format(time.DateOnly) == time.Now().Format(time.DateOnly):
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format(time.DateOnly)
 }

@@ -9,7 +9,7 @@ import (
 
 // table is rows in columns that are aligned, two spaces in, and fit the screen.
 // Where they do not, columns give way by [column]; where that is not enough, the
-// text of the last one goes below its row. Whatever a cell holds, it makes no
+// text of the last one goes below its row, and then the least ones are left out. Whatever a cell holds, it makes no
 // line that looks like another, and no terminal obeys it.
 type table struct {
 	columns []column
@@ -128,40 +128,58 @@ func (t *table) fit(rows []row, width int) []int {
 		return natural
 	}
 	widths := slices.Clone(natural)
-	least := make([]int, len(t.columns))
-	for i, c := range t.columns {
-		least[i] = max(c.min, tableLeast)
+	for {
+		t.shrink(widths, width, func(c column) int { return max(c.min, tableLeast) })
+		if i := t.expendable(natural); over(widths, width) > 0 && i >= 0 {
+			natural[i] = dropped
+			copy(widths, natural)
+			continue
+		}
+		t.shrink(widths, width, func(column) int { return tableLeast })
+		return widths
 	}
-	t.shrink(widths, width, least)
-	last := len(t.columns) - 1
-	if over(widths, width) > 0 && last > 0 && t.columns[last].by == cutWrap {
-		copy(widths, natural)
-		widths[last] = dropped
-		t.shrink(widths, width, least)
-	}
-	for i := range least {
-		least[i] = tableLeast
-	}
-	t.shrink(widths, width, least)
-	return widths
 }
 
-// shrink takes from the columns, in their order, what the table is too wide, and
-// leaves each what it is to have at least.
-func (t *table) shrink(widths []int, width int, least []int) {
+// expendable returns the column that is left out next where all are as narrow as
+// they are to be: the last one's text goes below its row, else it is the one of the
+// least weight but one; -1 where there is none.
+func (t *table) expendable(widths []int) int {
+	if last := len(widths) - 1; last > 0 && t.columns[last].by == cutWrap && widths[last] != dropped {
+		return last
+	}
+	var left []int
+	for _, i := range t.order() {
+		if widths[i] != dropped && t.columns[i].by != cutNot {
+			left = append(left, i)
+		}
+	}
+	if len(left) < 2 {
+		return -1
+	}
+	return left[0]
+}
+
+// order returns the columns in the order in which they give way.
+func (t *table) order() []int {
 	order := make([]int, len(t.columns))
 	for i := range order {
 		order[i] = len(order) - 1 - i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(t.columns[a].weight, t.columns[b].weight) })
-	for _, i := range order {
+	return order
+}
+
+// shrink takes from the columns, in their order, what the table is too wide, and
+// leaves each what it is to have at least.
+func (t *table) shrink(widths []int, width int, least func(column) int) {
+	for _, i := range t.order() {
 		too := over(widths, width)
 		switch {
 		case too <= 0 || widths[i] == dropped || t.columns[i].by == cutNot:
 		case t.columns[i].by == cutDrop:
 			widths[i] = dropped
 		default:
-			widths[i] = max(widths[i]-too, min(widths[i], least[i]))
+			widths[i] = max(widths[i]-too, min(widths[i], least(t.columns[i])))
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Systemd interface {
 	Enqueue(ctx context.Context, verb host.Verb, name string) error
 	PayloadEnded(controlGroup string) bool
 	Journal(ctx context.Context, unit string, since time.Time, lines int) []string
+	LastRun(ctx context.Context, unit, invocation string, lines int) []string
 	Close()
 }
 

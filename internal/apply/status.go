@@ -31,6 +31,16 @@ type Standing struct {
 	Adopted []units.Target `json:"adopted,omitempty"`
 	// Drift says what other hands did to it; "" where that is nothing.
 	Drift string `json:"drift,omitempty"`
+	// Health is what is wrong with it; "" where that is nothing.
+	Health Health `json:"health,omitempty"`
+	// Result is how a unit failed, in systemd's word, as exit-code or timeout.
+	Result string `json:"result,omitempty"`
+	// Log is what a failed unit logged last, of its last run, oldest first. Where
+	// very many failed, some have none.
+	Log []string `json:"log,omitempty"`
+	// Command is what is typed for one that is held to come; "" where that is not
+	// known.
+	Command string `json:"command,omitempty"`
 }
 
 // Switches returns the switches that the ledger has, oldest first.
@@ -39,6 +49,17 @@ func (n *Node) Switches() []state.Switch {
 		return nil
 	}
 	return n.Ledger.Switches()
+}
+
+// Since returns when a generation came into force, the last time; zero where the
+// ledger does not tell.
+func (n *Node) Since(generation int) time.Time {
+	for _, s := range slices.Backward(n.Switches()) {
+		if s.Generation == generation && s.Result != state.Undone && s.Result != state.RolledBack {
+			return s.End
+		}
+	}
+	return time.Time{}
 }
 
 // Status returns the generation in force and how each resource does: first what
@@ -61,7 +82,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 			}
 		}
 		if h, held := holding(g, r.Address); held {
-			s.Why = "held as it was: " + comesBy(h)
+			s.Why, s.Command = "held as it was: "+comesBy(h), h.Command()
 		}
 		if n.Ledger != nil {
 			if record, ok := n.Ledger.Record(s.Targets[0]); ok {
@@ -77,7 +98,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	for _, h := range g.Held {
 		if _, asItWas := there[h.Resource]; !asItWas {
 			standings = append(standings, Standing{
-				Address: h.Resource, Kind: h.Resource.Kind, Targets: []units.Target{}, State: string(state.Held), Why: comesBy(h),
+				Address: h.Resource, Kind: h.Resource.Kind, Targets: []units.Target{}, State: string(state.Held), Why: comesBy(h), Command: h.Command(),
 			})
 		}
 	}
@@ -86,7 +107,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	if err := n.asidesStand(ctx, standings); err != nil {
 		return 0, nil, err
 	}
-	return g.Number, standings, n.activity(ctx, standings)
+	return g.Number, standings, n.activity(ctx, g, standings)
 }
 
 // asides says of what was put aside of which name it is kept.
@@ -155,28 +176,4 @@ func leftovers(records []state.Record, declared map[units.Target]bool, in state.
 		found = append(found, s)
 	}
 	return found
-}
-
-func (n *Node) activity(ctx context.Context, standings []Standing) error {
-	if n.Systemd == nil {
-		return nil
-	}
-	var names []string
-	for _, s := range standings {
-		if s.Unit != "" {
-			names = append(names, s.Unit)
-		}
-	}
-	found, err := n.Systemd.Units(ctx, names)
-	if err != nil {
-		return err
-	}
-	details, err := n.Systemd.Details(ctx, names)
-	for i, s := range standings {
-		standings[i].Active = found[s.Unit].Active
-		if d := details[s.Unit]; !d.Changed.IsZero() {
-			standings[i].Since = d.Changed
-		}
-	}
-	return err
 }

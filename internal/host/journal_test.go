@@ -20,3 +20,17 @@ func TestJournalTellsEachLineOnce(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// How a unit failed is known besides: what its program said of it is not.
+func TestLastWordsAreTheProgramsOwn(t *testing.T) {
+	journal := `{"MESSAGE":"one","SYSLOG_IDENTIFIER":"app"}
+{"MESSAGE":"two","SYSLOG_IDENTIFIER":"app"}
+{"MESSAGE":"exited","PRIORITY":"4","SYSLOG_IDENTIFIER":"systemd"}
+{"MESSAGE":"with result","PRIORITY":"4","SYSLOG_IDENTIFIER":"systemd"}
+`
+	for lines, want := range map[int][]string{1: {"two"}, 2: {"one", "two"}, 3: {"one", "two", "with result"}, 9: {"one", "two", "exited", "with result"}} {
+		if got := lastWords([]byte(journal), lines); !slices.Equal(got, want) {
+			t.Errorf("%d lines: %q, want %q", lines, got, want)
+		}
+	}
+}

@@ -178,6 +178,8 @@ func (s systemd) PayloadEnded(controlGroup string) bool {
 
 func (s systemd) Journal(context.Context, string, time.Time, int) []string { return nil }
 
+func (s systemd) LastRun(context.Context, string, string, int) []string { return nil }
+
 func (s systemd) Close() {}
 
 var (
