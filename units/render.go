@@ -100,7 +100,7 @@ func writeSection(b *strings.Builder, s Section) {
 			b.WriteString(e.Key + "=" + v + "\n")
 		}
 		for _, p := range e.Pairs {
-			b.WriteString(e.Key + "=" + quote(p.Name+"="+p.Value, s.Name) + "\n")
+			b.WriteString(e.Key + "=" + Quote(p.Name+"="+p.Value, s.Name) + "\n")
 		}
 	}
 }
@@ -115,11 +115,11 @@ func isSystemd(section string) bool {
 	return true
 }
 
-// quote returns s so that it comes out of a section letter for letter: quoted and
+// Quote returns s so that it comes out of a section letter for letter: quoted and
 // escaped as in systemd.syntax(7), specifiers of systemd.unit(5) doubled, and
 // variables of systemd.service(5) doubled where the value ends in a command
 // line.
-func quote(s, section string) string {
+func Quote(s, section string) string {
 	replacements := []string{
 		`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\r", `\r`, "%", "%%",
 	}

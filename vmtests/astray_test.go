@@ -45,7 +45,7 @@ func (v *Machine) mustTell(resource, words string) {
 	for _, command := range []string{"plan", "status"} {
 		told := false
 		out := v.Run("meshgen", command)
-		for line := range strings.Lines(out) {
+		for line := range strings.Lines(strings.ReplaceAll(out, "\n    ", " ")) { // what is wrong stands below
 			told = told || (strings.Contains(line, resource) && strings.Contains(line, words) && strings.Contains(line, "drift"))
 		}
 		if !told {

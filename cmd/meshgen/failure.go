@@ -144,7 +144,7 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 	case "meshgen.adopt/v1", "meshgen.release/v1", "meshgen.rollback/v1", "meshgen.switch/v1":
 		return switched{Schema: s, Transitions: []state.Transition{}, Steps: []apply.Step{}, Rejected: faults, Failed: []string{}, failure: f}
 	case "meshgen.status/v1":
-		return status{Schema: s, Resources: []apply.Standing{}, failure: f}
+		return status{Schema: s, Resources: []apply.Standing{}, Counts: map[string]int{}, failure: f}
 	case "meshgen.version/v1":
 		return versioned{Schema: s, failure: f}
 	}

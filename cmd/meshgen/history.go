@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,7 @@ func newHistory(o *options) *cobra.Command {
 		Use:   "history",
 		Short: "List the switches that this node went through",
 		Long: "history lists the switches that this node went through, oldest first: which generation\n" +
-			"came after which, how that ended, and how many transitions it had; whether it was a\n" +
+			"came after which, how that ended, and what it changed; whether it was a\n" +
 			"rollback, for as long as its generation is on the disk; and which one is in force.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,25 +82,73 @@ func (o *options) writeHistory(cmd *cobra.Command, list []past) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no switch yet")
 		return err
 	}
+	t := table{columns: []column{{}, {}, {}, {by: cutWrap, min: 24}}}
 	for _, p := range list {
-		line := fmt.Sprintf("generation %d → %d  %s  %s  %s",
-			p.From, p.Number, p.Time.Local().Format(time.DateTime), p.Result, count(p.Changes, "transition"))
-		if p.Of > 0 {
-			line += fmt.Sprintf("  rollback to %d", p.Of)
-		}
+		var what []string
 		if p.InForce {
-			line += "  in force"
+			what = append(what, "in force")
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), line)
-		if err != nil {
+		if p.Of > 0 {
+			what = append(what, fmt.Sprintf("rollback to %d", p.Of))
+		}
+		what = append(what, changes(p))
+		t.rows = append(t.rows, row{cells: []cell{
+			{text: fmt.Sprintf("%d → %d", p.From, p.Number)},
+			{text: p.Time.Local().Format(time.DateTime)},
+			{p.Result, resultTone(p.Result)},
+			{text: strings.Join(what, "; ")},
+		}})
+	}
+	if !o.verbose {
+		return t.write(cmd.OutOrStdout())
+	}
+	for i, p := range list {
+		one := table{columns: t.columns, rows: t.rows[i : i+1]}
+		if err := one.write(cmd.OutOrStdout()); err != nil {
 			return err
-		}
-		if !o.verbose {
-			continue
 		}
 		if err := writeTransitions(cmd.OutOrStdout(), p.Transitions); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func resultTone(result string) tone {
+	switch result {
+	case string(state.Done):
+		return toneNone
+	case string(state.Failed), string(state.RolledBack):
+		return toneBad
+	}
+	return toneLook
+}
+
+// changes says what a switch changed: each where that is short, else how many of
+// each kind.
+func changes(p past) string {
+	var each, kinds []string
+	n := map[string]int{}
+	for _, t := range p.Transitions {
+		one := fmt.Sprintf("%s %s", t.Kind, t.Resource)
+		if slices.Contains(each, one) { // of a rename's several names
+			continue
+		}
+		each = append(each, one)
+		if n[string(t.Kind)]++; n[string(t.Kind)] == 1 {
+			kinds = append(kinds, string(t.Kind))
+		}
+	}
+	switch {
+	case p.Changes == 0:
+		return "no transition"
+	case len(each) == 0: // the ledger was compacted since
+		return count(p.Changes, "transition")
+	case len(each) <= 2:
+		return strings.Join(each, ", ")
+	}
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%d %s", n[kind], kind)
+	}
+	return strings.Join(kinds, ", ")
 }

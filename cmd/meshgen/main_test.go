@@ -98,7 +98,7 @@ func steady(ts *testscript.TestScript, _ bool, args []string) {
 
 var (
 	digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	moments = regexp.MustCompile(`\b\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?Z| \d\d:\d\d:\d\d)|\b\d\d:\d\d:\d\d\b|\b\d{8}T\d{6}Z`)
+	moments = regexp.MustCompile(`\b\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?Z| \d\d:\d\d:\d\d)|\b\d\d:\d\d:\d\d\b|\b\d{4}-\d\d-\d\d( \d\d:\d\d)?\b|\b\d{8}T\d{6}Z`)
 	sums    = regexp.MustCompile(`(?m)^[0-9a-f]{8} `)
 	process = regexp.MustCompile(`process \d+`)
 )

@@ -26,6 +26,8 @@ type planned struct {
 	Rejected    []units.Fault      `json:"rejected"`
 	Held        []state.Holding    `json:"held,omitempty"`
 	Losses      []apply.Loss       `json:"losses,omitempty"`
+	// Diff is how files, units and secrets would change; only with --diff.
+	Diff []apply.Difference `json:"diff,omitempty"`
 	failure
 }
 
@@ -36,20 +38,25 @@ type fromTo struct {
 
 func newPlan(o *options) *cobra.Command {
 	exitCode, allowEmpty := false, false
+	var diff diffing
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say what a switch would do",
 		Long: "plan does all that a switch does up to the point where something would change, and\n" +
-			"says what that is.",
+			"says what that is.\n\n" + diffHelp,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := o.plan(cmd, o.declared(cmd, allowEmpty))
+			if err := diff.check(cmd); err != nil {
+				return err
+			}
+			p, err := o.plan(cmd, diff, o.declared(cmd, allowEmpty))
 			if err == nil && exitCode && (!p.Plan.Empty() || p.unfinished != "") {
 				return exitError{code: exitChanges}
 			}
 			return err
 		},
 	}
+	diff.flag(cmd)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit 10 where there is something to do")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a manifest that declares nothing")
 	return cmd
@@ -61,19 +68,20 @@ type prospect struct {
 	apply.Prepared
 	of         int // the generation that it would bring back, if any
 	unfinished string
+	diff       []apply.Difference
 }
 
 // plan says what a switch to a set would do. The error is also where it would be
 // refused.
-func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
-	p, err := o.foresee(cmd, load)
+func (o *options) plan(cmd *cobra.Command, diff diffing, load load) (prospect, error) {
+	p, err := o.foresee(cmd, diff, load)
 	if err != nil {
 		return p, placed(err, p.of)
 	}
 	if o.json {
 		doc := planned{
 			Schema: schema(cmd), Generation: fromTo{p.From, p.To}, Of: p.of, Unfinished: p.unfinished,
-			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held, Losses: p.Losses,
+			Transitions: orEmpty(p.Transitions), Steps: orEmpty(p.Plan.Steps()), Rejected: orEmpty(p.Rejected), Held: p.Held, Losses: p.Losses, Diff: p.diff,
 		}
 		if len(p.Rejected) == 0 {
 			return p, writeJSON(cmd.OutOrStdout(), doc)
@@ -82,6 +90,9 @@ func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
 		return p, joinCode(writeJSON(cmd.OutOrStdout(), doc), exitRejected)
 	}
 	if err := writePlan(cmd.OutOrStdout(), p); err != nil {
+		return p, err
+	}
+	if err := writeDifferences(cmd.OutOrStdout(), p.diff); err != nil {
 		return p, err
 	}
 	if o.verbose {
@@ -96,7 +107,7 @@ func (o *options) plan(cmd *cobra.Command, load load) (prospect, error) {
 }
 
 // foresee does what a switch does before it would touch something.
-func (o *options) foresee(cmd *cobra.Command, load load) (p prospect, err error) {
+func (o *options) foresee(cmd *cobra.Command, diff diffing, load load) (p prospect, err error) {
 	node, err := o.open(cmd.Context())
 	if err != nil {
 		return p, err
@@ -115,6 +126,9 @@ func (o *options) foresee(cmd *cobra.Command, load load) (p prospect, err error)
 	}
 	p.of = in.Of
 	p.Prepared, err = node.Prepare(cmd.Context(), in)
+	if err == nil && len(p.Rejected) == 0 && diff != diffNone {
+		p.diff, err = node.Differences(p.Prepared, diff == diffAll)
+	}
 	return p, err
 }
 
@@ -189,52 +203,61 @@ func toldHeld(h state.Holding) string {
 // writeTransitions prints a row each; the names of a rename stand below, a line
 // for each pair.
 func writeTransitions(w io.Writer, transitions []state.Transition) error {
-	var rows [][]string
+	t := transitionTable()
 	var last state.Transition
-	for _, t := range transitions {
-		first := last.Kind != state.Rename || last.Resource != t.Resource // of the names of a rename
-		last = t
-		why := string(t.Decision)
-		if words := t.Why(); words != "" {
+	for _, tr := range transitions {
+		first := last.Kind != state.Rename || last.Resource != tr.Resource // of the names of a rename
+		last = tr
+		why := string(tr.Decision)
+		if words := tr.Why(); words != "" {
 			why += ": " + words
 		}
 		why = strings.TrimPrefix(why, ": ")
-		if t.Kind != state.Rename {
-			rows = append(rows, []string{string(t.Kind), t.Resource.String(), cmp.Or(shown(t.To), shown(t.From)), why})
+		if tr.Kind != state.Rename {
+			t.add(string(tr.Kind), tr.Resource.String(), cmp.Or(shown(tr.To), shown(tr.From)), why)
 			continue
 		}
 		if first {
-			row := []string{string(t.Kind), t.Resource.String()}
-			if t.Decision != state.Migrate {
+			row := []string{string(tr.Kind), tr.Resource.String()}
+			if tr.Decision != state.Migrate {
 				row = append(row, why)
 			}
-			rows = append(rows, row)
+			t.add(row...)
 		}
-		row := []string{"", shown(t.From) + " → " + t.To.Name()}
-		if t.Decision == state.Migrate { // for this name alone
+		row := []string{"", shown(tr.From) + " → " + tr.To.Name()}
+		if tr.Decision == state.Migrate { // for this name alone
 			row = append(row, why)
 		}
-		rows = append(rows, row)
+		t.add(row...)
 	}
-	return writeTable(w, rows)
+	return t.write(w)
+}
+
+func transitionTable() table {
+	return table{columns: []column{
+		{},
+		{by: cutMiddle, weight: 1, min: 14},
+		{by: cutMiddle, weight: 2, min: 14},
+		{by: cutWrap, min: 16},
+	}}
 }
 
 // writeDecisions prints which policy decided what, and on which facts.
 func writeDecisions(w io.Writer, transitions []state.Transition) error {
-	var rows [][]string
-	for _, t := range transitions {
-		if t.Policy != "" {
-			what := fmt.Sprintf("%s %s %s: %s", t.Kind, t.Resource, shown(cmp.Or(t.To, t.From)), t.Decision)
-			rows = append(rows, []string{what}, []string{decidedBy(t.Policy, t.PolicySum, t.Facts)})
+	t := table{columns: []column{{by: cutWrap}}}
+	for _, tr := range transitions {
+		if tr.Policy != "" {
+			t.add(fmt.Sprintf("%s %s %s: %s", tr.Kind, tr.Resource, shown(cmp.Or(tr.To, tr.From)), tr.Decision))
+			t.rows[len(t.rows)-1].below = decidedBy(tr.Policy, tr.PolicySum, tr.Facts)
 		}
 	}
-	if len(rows) == 0 {
+	if len(t.rows) == 0 {
 		return nil
 	}
 	if _, err := fmt.Fprintln(w, "\ndecided:"); err != nil {
 		return err
 	}
-	return writeTable(w, rows)
+	return t.write(w)
 }
 
 // shown returns a target as it is shown: a unit or a file by its name, which

@@ -61,7 +61,7 @@ func TestNamesOfOthersAreSafeToShow(t *testing.T) {
 		"steps":       plain(func(w io.Writer) error { return writeSteps(w, []apply.Step{step}) }),
 		"a story": plain(func(w io.Writer) error {
 			told := apply.Telling{Detail: hostileName, Policy: hostileName, PolicySum: hostileName, Facts: map[string]string{"image": hostileName}}
-			return writeStory(w, apply.Story{Target: target, Events: []apply.Telling{told}, Now: []string{hostileName}, Next: []string{hostileName}})
+			return (&options{verbose: true}).writeStory(w, apply.Story{Target: target, Events: []apply.Telling{told}, Now: []string{hostileName}, Next: []string{hostileName}})
 		}),
 		"what is held": func(_, errs io.Writer) {
 			d := (&options{}).newDisplay(errs)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -13,6 +14,7 @@ import (
 
 func newRollback(o *options) *cobra.Command {
 	allowEmpty, dryRun := false, false
+	var diff diffing
 	var far reach
 	cmd := &cobra.Command{
 		Use:   "rollback [N]",
@@ -21,7 +23,7 @@ func newRollback(o *options) *cobra.Command {
 			"its config files. Without N it is what was in force before the present generation;\n" +
 			"again, it goes forth again. It is a switch like any other, with the same refusals, and\n" +
 			"makes a new generation. The manifest stays as it is, and the next switch goes by it\n" +
-			"again.",
+			"again.\n\n" + diffHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage(cmd, fmt.Errorf("rollback: takes one generation, and was given %d", len(args)))
@@ -32,6 +34,12 @@ func newRollback(o *options) *cobra.Command {
 			options, err := far.options(cmd)
 			if err != nil {
 				return err
+			}
+			if err := diff.check(cmd); err != nil {
+				return err
+			}
+			if diff != diffNone && !dryRun {
+				return usage(cmd, errors.New("--diff is of --dry-run"))
 			}
 			number := 0
 			if len(args) == 1 {
@@ -50,13 +58,14 @@ func newRollback(o *options) *cobra.Command {
 				return in, nil
 			}
 			if dryRun {
-				_, err := o.plan(cmd, load)
+				_, err := o.plan(cmd, diff, load)
 				return err
 			}
 			return o.doSwitch(cmd, options, load)
 		},
 	}
 	far.flags(cmd)
+	diff.flag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what it would do, as plan does, and do nothing")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "take a generation that declares nothing, and remove everything")
 	return cmd

@@ -65,7 +65,7 @@ func tally(n map[string]int) []cell {
 	known := states
 	for _, state := range slices.Sorted(maps.Keys(n)) { // and what systemd may come to say
 		if !slices.Contains(known, state) && !slices.Contains(apply.Healths(), apply.Health(state)) {
-			known = append(known[:len(known):len(known)], state)
+			known = append(slices.Clip(known), state)
 		}
 	}
 	for _, state := range known {
@@ -77,7 +77,7 @@ func tally(n map[string]int) []cell {
 }
 
 // writeStatus prints how all does, on one screen where that is one.
-func writeStatus(w io.Writer, doc status, verbose bool) error {
+func (o *options) writeStatus(w io.Writer, doc status) error {
 	s := screenOf(w)
 	var head strings.Builder
 	if doc.Generation == 0 {
@@ -107,7 +107,7 @@ func writeStatus(w io.Writer, doc status, verbose bool) error {
 	}
 	if len(well.rows) > 0 {
 		below := "\n" + well.lay(s)
-		if lines := strings.Count(head.String()+text+below, "\n"); s.width > 0 && lines >= s.height && !verbose {
+		if lines := strings.Count(head.String()+text+below, "\n"); s.width > 0 && lines >= s.height && !o.verbose {
 			below = "\n" + byModule(doc.Resources).lay(s) + "\n`meshgen status -v` lists each\n"
 		}
 		text += below

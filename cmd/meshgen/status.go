@@ -64,7 +64,7 @@ func newStatus(o *options) *cobra.Command {
 				doc.Resources = orEmpty(doc.Resources)
 				return writeJSON(cmd.OutOrStdout(), doc)
 			}
-			return writeStatus(cmd.OutOrStdout(), doc, o.verbose)
+			return o.writeStatus(cmd.OutOrStdout(), doc)
 		},
 	}
 }

@@ -30,6 +30,7 @@ type Story struct {
 type Telling struct {
 	Time       time.Time         `json:"time"`
 	Generation int               `json:"generation,omitempty"`
+	Switch     int               `json:"switch,omitempty"` // the generation that the switch under way was to bring
 	Event      string            `json:"event"`
 	Target     units.Target      `json:"target,omitempty"`
 	Detail     string            `json:"detail"`
@@ -183,23 +184,26 @@ func (t *teller) tell() []Telling {
 	var told []Telling
 	owner := map[units.Target]units.Address{}
 	last := map[units.Target]state.Event{} // that was told of it
-	touched := false                       // by the switch under way
+	touched := false                       // by the switch under way,
+	under := 0                             // which is to this generation
 	for _, e := range t.events {
 		was := owner[e.Target]
 		switch e.Kind {
 		case state.EventBegin:
-			touched = false
+			touched, under = false, e.Generation
 			for _, tr := range e.Transitions {
 				if t.concerns(tr) {
 					told = append(told, transition(e, tr))
+					told[len(told)-1].Switch = under
 					touched = true
 				}
 			}
 			continue
 		case state.EventEnd:
 			if touched && e.Result != state.Done {
-				told = append(told, Telling{Time: e.Time, Generation: e.Generation, Event: string(e.Kind), Detail: endings[e.Result]})
+				told = append(told, Telling{Time: e.Time, Generation: e.Generation, Switch: under, Event: string(e.Kind), Detail: endings[e.Result]})
 			}
+			under = 0
 			continue
 		case state.EventRecord:
 			e.Target, e.Resource = e.Record.Target, e.Record.Resource
@@ -218,8 +222,12 @@ func (t *teller) tell() []Telling {
 			t.targets = append(t.targets, e.Target)
 		}
 		touched = true
+		detail := inWords(e, last[e.Target], was)
+		if e.Generation > 0 && e.Generation < under { // the switch is going back
+			detail += fmt.Sprintf(", as of generation %d", e.Generation)
+		}
 		told = append(told, Telling{
-			Time: e.Time, Generation: e.Generation, Event: string(e.Kind), Target: e.Target, Detail: inWords(e, last[e.Target], was),
+			Time: e.Time, Generation: e.Generation, Switch: under, Event: string(e.Kind), Target: e.Target, Detail: detail,
 		})
 		last[e.Target] = e
 	}
@@ -285,9 +293,9 @@ func inWords(e, last state.Event, was units.Address) string {
 	case state.EventAdopt:
 		return adoptedWords(e.Adoption)
 	case state.EventRelease:
-		return because("what it was is its owner's again", e.Why)
+		return because("is its owner's again, as it was before it was adopted", e.Why)
 	case state.EventDiscard:
-		return because("what it was is not there any more", e.Why)
+		return because("has no copy any more of what it was before it was adopted", e.Why)
 	case state.EventRetire:
 		return because("was seen gone", e.Why)
 	case state.EventRecord:
@@ -390,6 +398,13 @@ func (n *Node) presently(ctx context.Context, s *Story, t teller) error {
 		}
 	}
 	declared := declarations(current)
+	retired := func(target units.Target) int { // what is, before what was
+		if r, ok := n.Ledger.Record(target); ok && r.State == state.Retired {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(t.targets, func(a, b units.Target) int { return cmp.Compare(retired(a), retired(b)) })
 	for _, target := range t.targets {
 		r, ok := n.Ledger.Record(target)
 		switch {
