@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(filepath.Join(env.WorkDir, "root/etc/meshgen/manifest"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exit": exit, "steady": steady, "tree": tree, "mode": mode,
+			"exit": exit, "steady": steady, "tree": tree, "mode": mode, "terminal": terminal,
 		},
 	})
 }

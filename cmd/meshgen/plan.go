@@ -179,7 +179,7 @@ func writeChanges(w io.Writer, p apply.Prepared) error {
 				return err
 			}
 		}
-		if _, err := fmt.Fprintln(w, toldHeld(h)); err != nil {
+		if err := writeText(w, toldHeld(h)); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,8 @@ type table struct {
 
 // column says how a column gives way to the width of the screen. Those of the
 // least weight do so first, each until it has no more than min columns, and of
-// equals the right one. The zero column never does.
+// equals the right one; text goes below its row before it leaves the others less than
+// twice their min. The zero column never gives way.
 type column struct {
 	head   string // above it; a table whose columns have none has no such line
 	by     how    // cutWrap is for the last column alone
@@ -129,7 +130,10 @@ func (t *table) fit(rows []row, width int) []int {
 	}
 	widths := slices.Clone(natural)
 	for {
-		t.shrink(widths, width, func(c column) int { return max(c.min, tableLeast) })
+		t.shrink(widths, width, comfortable)
+		if last := len(widths) - 1; over(widths, width) <= 0 || widths[last] == dropped || t.columns[last].by != cutWrap {
+			t.shrink(widths, width, func(c column) int { return max(c.min, tableLeast) })
+		}
 		if i := t.expendable(natural); over(widths, width) > 0 && i >= 0 {
 			natural[i] = dropped
 			copy(widths, natural)
@@ -138,6 +142,15 @@ func (t *table) fit(rows []row, width int) []int {
 		t.shrink(widths, width, func(column) int { return tableLeast })
 		return widths
 	}
+}
+
+// comfortable returns how narrow a column becomes before text goes below its row to
+// leave it that: twice its min, but for text.
+func comfortable(c column) int {
+	if c.by == cutWrap {
+		return max(c.min, tableLeast)
+	}
+	return max(2*c.min, tableLeast)
 }
 
 // expendable returns the column that is left out next where all are as narrow as

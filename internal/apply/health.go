@@ -111,7 +111,7 @@ func (n *Node) activity(ctx context.Context, g state.Generation, standings []Sta
 }
 
 const (
-	mostLogs  = 8 // units whose log is read: a machine where all fails has one reason
+	mostLogs  = 5 // units whose log is read: a machine where all fails has one reason
 	lastLines = 3
 )
 
