@@ -36,6 +36,7 @@ func (p *play) sortOut() {
 	if ledger == nil {
 		return
 	}
+	p.cameAndWent(ledger)
 	for _, r := range ledger.Adopted() {
 		if !slices.ContainsFunc(p.kept, func(k *former) bool {
 			return k.target == r.Target && k.was.Generation == r.Adoption.Generation && !k.over
@@ -55,6 +56,30 @@ func (p *play) sortOut() {
 		p.takeBack(k, r.Why)
 		return true
 	})
+}
+
+// cameAndWent sees of the owner's services that were adopted and given back since the
+// last look, in one switch that did not stand, that they run as they did. What they
+// make for one run they made anew.
+func (p *play) cameAndWent(ledger *state.Ledger) {
+	for _, r := range ledger.Records() {
+		back := r.Found.Time
+		if r.Origin != state.OriginReleased || p.back[r.Target].Equal(back) {
+			continue
+		}
+		p.back[r.Target] = back
+		if t := r.Target; !p.found.units[t.Name()] || t.Kind() != units.TargetUnit {
+			continue
+		}
+		for name, was := range p.found.containers {
+			i := slices.IndexFunc(p.host.Containers(), func(c simulated.Container) bool { return c.Name == name && c.Unit == was.Unit })
+			if was.Unit == r.Target.Name() && (i < 0 || p.host.Containers()[i].Running != was.Running) {
+				p.Errorf("found container %s does not run again by %s", name, was.Unit)
+			} else if was.Unit == r.Target.Name() {
+				p.found.containers[name] = p.host.Containers()[i]
+			}
+		}
+	}
 }
 
 // anew reports whether the place of what was adopted was adopted again since, and
@@ -246,6 +271,28 @@ func (p *play) returned(d declaration, m manifest, live map[units.Target]bool) b
 	return ledger != nil && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
 		r, _ := ledger.Record(t)
 		return p.inTheWay(t, live) && r.State == state.Found && r.Origin == state.OriginReleased && r.Why == state.ByHand
+	})
+}
+
+// owes reports whether what was adopted under a name of a resource is still to be given
+// back: that is done first, and the resource waits for the next switch.
+func (p *play) owes(d declaration, m manifest) bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return false
+	}
+	current, inForce, err := state.Current(p.host.Layout)
+	p.must(err)
+	var asked map[units.Target]string
+	if inForce {
+		g, err := state.ReadGeneration(p.host.Layout, current)
+		p.must(err)
+		asked = g.Released
+	}
+	return slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
+		r, _ := ledger.Record(t)
+		_, is := asked[t]
+		return r.Adoption != nil && (is || (r.State != state.Retired && r.Adoption.Generation > current))
 	})
 }
 

@@ -15,8 +15,7 @@ import (
 
 // Whatever happens to a node, each switch leaves what the manifest says, and
 // keeps what is not its own: see the checks of play. $HISTORIES are that many,
-// of another seed each time; else it is a few, always the same. Adoption is among
-// it where $HISTORIES_ADOPTION is 1: there are histories of that which do not hold.
+// of another seed each time; else it is a few, always the same.
 func TestHistories(t *testing.T) {
 	most, first := 150, uint64(1)
 	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
@@ -30,9 +29,6 @@ func TestHistories(t *testing.T) {
 	dir, broken := memory(t), 0
 	for i := range uint64(most) {
 		h := draw(first + i)
-		if os.Getenv("HISTORIES_ADOPTION") != "1" {
-			h = h.holding()
-		}
 		faults := h.play(filepath.Join(dir, "node"), first+i)
 		if len(faults) == 0 {
 			continue
@@ -113,17 +109,6 @@ func draw(seed uint64) history {
 		h = append(h, d.step())
 	}
 	return append(h, "switch")
-}
-
-// holding returns the history with what is in the way held, and nothing adopted.
-func (h history) holding() history {
-	var held history
-	for _, line := range h {
-		if !strings.HasPrefix(line, "adopt ") && !strings.HasPrefix(line, "release ") {
-			held = append(held, strings.ReplaceAll(line, "takeover=adopt", "takeover=hold"))
-		}
-	}
-	return held
 }
 
 // adoptable are names that things are found under, and that are declared.

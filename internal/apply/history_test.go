@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"meshgen/internal/apply"
 	"meshgen/internal/simulated"
@@ -57,11 +58,12 @@ type play struct {
 	// stands for one that may be up as well.
 	down     map[string]string
 	found    found
-	kept     []*former      // what was adopted
-	born     map[string]int // volumes that ever were
-	boots    bool           // what starts is started by a boot or by hand
-	died     bool           // the last switch did
-	heldBack bool           // the last boot did not recover
+	kept     []*former                  // what was adopted
+	back     map[units.Target]time.Time // when what was adopted was given back last
+	born     map[string]int             // volumes that ever were
+	boots    bool                       // what starts is started by a boot or by hand
+	died     bool                       // the last switch did
+	heldBack bool                       // the last boot did not recover
 }
 
 const machineID = "5e1f0000000000000000000000000001"
@@ -71,7 +73,7 @@ func newPlay(dir string, seed uint64) *play {
 	h, err := simulated.New(dir, seed)
 	p := &play{
 		host: h, manifest: manifest{}, sets: map[int]manifest{}, down: map[string]string{},
-		found: newFound(), born: map[string]int{},
+		found: newFound(), born: map[string]int{}, back: map[units.Target]time.Time{},
 	}
 	p.must(err)
 	h.OnStart, h.OnLost, h.OnRecover = p.started, p.lost, p.recoverAtBoot

@@ -274,7 +274,8 @@ func (p *play) refused(r run) {
 }
 
 // held returns what a switch to a manifest holds: what wants a name that is new and
-// somebody else's, where it says so, and what refers to that.
+// somebody else's, where it says so, what has the place of something that is still to be
+// given back, and what refers to either.
 func (p *play) held(m manifest, act act, live map[units.Target]bool) map[units.Address]bool {
 	held := map[units.Address]bool{}
 	for a, d := range m {
@@ -282,6 +283,7 @@ func (p *play) held(m manifest, act act, live map[units.Target]bool) map[units.A
 		held[a] = holds && !p.adopts(d, m, act, live) && slices.ContainsFunc(units.Targets(resource(d, m)), func(t units.Target) bool {
 			return p.inTheWay(t, live)
 		})
+		held[a] = held[a] || p.owes(d, m)
 	}
 	for range m { // as many steps as there can be
 		for a, d := range m {
