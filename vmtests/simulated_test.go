@@ -51,7 +51,11 @@ func (v *played) Do(words []string, text string) error {
 	case "start", "stop", "mask":
 		return v.try("systemctl", words[0], last)
 	case "run":
-		return v.try("podman", "run", "--detach", "--name="+last, "--network=none", "localhost/probe:2")
+		command := append([]string{"podman", "run", "--detach", "--name=" + last}, words[1:len(words)-1]...)
+		if !strings.Contains(strings.Join(words, " "), "--publish=") {
+			command = append(command, "--network=none")
+		}
+		return v.try(append(command, "localhost/probe:2")...)
 	case "rename":
 		return v.try("podman", "rename", words[1], last)
 	case "pause":

@@ -44,7 +44,8 @@ func newRelease(o *options) *cobra.Command {
 		Short: "Give back what was adopted",
 		Long: "release is a switch that leaves the resource of TARGET out and gives back what was adopted\n" +
 			"for it: files as they were, units and containers that run again if they ran. The resource\n" +
-			"is held from then on, until meshgen adopt takes what is in its way again, or that is gone.\n\n" +
+			"is held from then on, until meshgen adopt takes what is in its way again, or that is gone.\n" +
+			"One that has another name by now stays.\n\n" +
 			"TARGET is kind:name, as in container:gitea, or the name alone where that is clear; ADDRESS is\n" +
 			"that of a resource, as in app/container/web.",
 		Args: targets("release", "takes the names of what to give back, as in container:gitea, or of a resource, as in app/container/web"),
@@ -58,7 +59,7 @@ func newRelease(o *options) *cobra.Command {
 				if err != nil {
 					return apply.Input{}, err
 				}
-				if in, err = node.Releasing(in, args); err != nil {
+				if in, err = node.Releasing(cmd.Context(), in, args); err != nil {
 					return apply.Input{}, exitError{exitRejected, err}
 				}
 				return in, nil

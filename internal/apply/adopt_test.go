@@ -36,7 +36,7 @@ func newTakeover(t *testing.T, dir string) takeover {
 	p.must(p.host.CreateNetwork("net", "10.99.5.0/24"))
 	p.must(p.host.CreateVolume("vat"))
 	p.must(p.host.CreateSecret("pass", "found", map[string]string{"app": "x"}))
-	p.must(p.host.RunContainer("hand", "localhost/probe:2", "net"))
+	p.must(p.host.RunContainer("hand", "localhost/probe:2", "--network=net"))
 	p.must(p.host.RunContainer("bystander", "localhost/probe:2"))
 	write("/etc/containers/systemd/quad.container", "[Container]\nImage=localhost/probe:2\nContainerName=quad\n[Install]\nWantedBy=multi-user.target\n")
 	write("/etc/systemd/system/plain.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
@@ -205,7 +205,7 @@ func (w takeover) act(node *apply.Node, release []string) error {
 			continue
 		}
 		var err error
-		if in, err = node.Releasing(in, release); err != nil {
+		if in, err = node.Releasing(ctx, in, release); err != nil {
 			return err
 		}
 		break
@@ -503,12 +503,56 @@ func TestAdoptTwiceIsRefused(t *testing.T) {
 	})
 }
 
+// declare has lines change the manifest, all of which adopts.
+func (w *takeover) declare(lines ...string) {
+	for _, line := range lines {
+		w.step(line)
+	}
+	w.set = adopting(w.play)
+}
+
+// What is given back lies, or runs, beside what took its place and has another name by
+// now, unless the two may share what one alone can have.
+func TestReleaseBesideSuccessor(t *testing.T) {
+	try(t, func(w takeover) {
+		w.switchTo()
+		w.declare("file m/f path=/etc/x/two", "container m/h name=his", "container m/p unit=simple")
+		w.refused(t, "unit:plain.service: cannot be given back: m/container/p at ", "unit:plain.service")
+		w.refused(t, "took its place and stays, as container:plain, and what the two would share is not known", "unit:plain.service")
+		w.switchTo()
+		w.refused(t, "took its place and stays, as container:plain, and what the two would share is not known", "unit:plain.service")
+		w.switchTo("file:/etc/x/one", "container:hand")
+		if text, err := os.ReadFile(w.host.Layout.Path("/etc/x/one")); string(text) != "found\n" {
+			t.Errorf("the file that is given back holds %q, %v", text, err)
+		}
+		if text, err := os.ReadFile(w.host.Layout.Path("/etc/x/two")); err != nil || string(text) == "found\n" {
+			t.Errorf("what took its place holds %q, %v", text, err)
+		}
+		runs := map[string]bool{}
+		for _, c := range w.host.Containers() {
+			runs[c.Name] = c.Running
+		}
+		if !runs["hand"] || !runs["his"] {
+			t.Errorf("containers run: %v", runs)
+		}
+		acts := w.host.Acts()
+		if w.switchTo(); w.host.Acts() != acts {
+			t.Error("a switch after that acts")
+		}
+		w.without("p")
+		w.switchTo()
+		w.switchTo("unit:plain.service")
+		if _, active := w.host.UnitState("plain.service"); active != "active" {
+			t.Errorf("plain.service is %s", active)
+		}
+	})
+}
+
 // What is put aside is not declared, nor adopted, under the name that it has then.
 func TestAsideIsNoTarget(t *testing.T) {
 	try(t, func(w takeover) {
 		w.switchTo()
-		w.step("container m/aside unit=aside name=hand.adopted-1")
-		w.set = adopting(w.play)
+		w.declare("container m/aside unit=aside name=hand.adopted-1")
 		w.refused(t, "container:hand.adopted-1 is what container:hand was before it was adopted, put aside")
 	})
 }
@@ -563,24 +607,6 @@ func (w takeover) losses() (told string) {
 		return err
 	})
 	return told
-}
-
-// What took the place of something that was adopted may have another name by now: it
-// would run beside what is given back.
-func TestReleaseOfAFormerName(t *testing.T) {
-	try(t, func(w takeover) {
-		w.switchTo()
-		w.step("container m/h unit=hand2 name=hand2")
-		w.set = w.manifest.resources()
-		w.switchTo()
-		w.refused(t, "container:hand: m/container/h at", "container:hand")
-		w.without("h")
-		w.switchTo()
-		w.switchTo("container:hand")
-		if r, _ := w.ledger().Record("container:hand"); r.Origin != "released" {
-			t.Errorf("container:hand is %s, %s", r.State, r.Origin)
-		}
-	})
 }
 
 // What could not be given back at once has its place left free until it is.
@@ -648,7 +674,7 @@ func TestAdoptRefusesWhatOthersHave(t *testing.T) {
 			write(w, "/etc/containers/systemd/quad.container", "[Container]\nImage=localhost/probe:2\nContainerName=other\n")
 		}},
 		{"its network", "container:hand cannot be adopted: podman has others depend on it: side", func(w takeover) {
-			w.must(w.host.RunContainer("side", "localhost/probe:2", "container:hand"))
+			w.must(w.host.RunContainer("side", "localhost/probe:2", "--network=container:hand"))
 		}},
 		{"a file of two names", "/etc/x/one has other names: 2 hard links lead to it", func(w takeover) {
 			w.must(os.Link(w.host.Layout.Path("/etc/x/one"), w.host.Layout.Path("/etc/x/other")))
@@ -681,8 +707,7 @@ func TestAdoptTwoOfOneUnit(t *testing.T) {
 		w.must(w.host.RunContainer("two", "localhost/probe:2"))
 		w.must(os.WriteFile(at, []byte("[Service]\nExecStart=/bin/sh -c \"podman start hand two; exec sleep inf\"\n"), 0o644))
 		w.must(w.host.Start("both.service"))
-		w.step("container m/two unit=two name=two")
-		w.set = adopting(w.play)
+		w.declare("container m/two unit=two name=two")
 		// A shell starts nothing on the simulated machine.
 		found := func() string { return strings.ReplaceAll(w.found(false), ", false", ", true") }
 		was := found()

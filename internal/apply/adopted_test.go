@@ -313,25 +313,77 @@ type act struct {
 	target units.Target
 }
 
-// leaves is the resource that a release leaves out, and whether there is something
-// to give back.
-func (p *play) leaves(act act) (a units.Address, adopted bool) {
-	if ledger := p.ledgerOrNone(); ledger != nil && act.verb == "release" {
-		r, _ := ledger.Record(act.target)
-		return r.Resource, r.Adoption != nil
+// leaves is what a release gives back, and what it leaves out of a manifest: what is
+// declared to have a name of that.
+func (p *play) leaves(m manifest, act act) (back []state.Record, leaves map[units.Address]bool) {
+	leaves = map[units.Address]bool{}
+	ledger := p.ledgerOrNone()
+	if ledger == nil || act.verb != "release" {
+		return nil, leaves
 	}
-	return a, false
+	named, _ := ledger.Record(act.target)
+	if named.Adoption == nil {
+		return nil, leaves
+	}
+	holder := map[units.Target]units.Address{}
+	for _, d := range m {
+		for _, t := range units.Targets(resource(d, m)) {
+			holder[t] = d.address
+		}
+	}
+	a, declared := holder[act.target]
+	for _, r := range ledger.Adopted() {
+		by, held := holder[r.Target]
+		switch {
+		case declared && held && by == a: // it has one resource's names that it leaves out
+			back = append(back, r)
+		case !held && (r.Target == act.target || p.adoptedWith(r, named, a, declared, holder)):
+			back = append(back, r)
+		}
+	}
+	if declared {
+		leaves[a] = true
+	}
+	return back, leaves
+}
+
+// adoptedWith reports whether something of which nothing has the name goes back with
+// what is named, or with another name of its resource: one switch adopted both for one
+// resource.
+func (p *play) adoptedWith(r, named state.Record, a units.Address, declared bool, holder map[units.Target]units.Address) bool {
+	return slices.ContainsFunc(p.ledger().Adopted(), func(o state.Record) bool {
+		by, held := holder[o.Target]
+		goes := o.Target == named.Target || (declared && held && by == a)
+		return goes && o.Resource == r.Resource && o.Adoption.Generation == r.Adoption.Generation
+	})
 }
 
 // mayRelease reports whether nothing that stays declared uses what a release leaves
-// out.
-func mayRelease(m manifest, a units.Address) bool {
+// out, or took the place of a service that would run beside it. What comes by hand here
+// shares no data.
+func (p *play) mayRelease(m manifest, back []state.Record, leaves map[units.Address]bool) bool {
 	for _, d := range m {
-		if d.address != a && slices.Contains(resource(d, m).Uses, a) {
+		if leaves[d.address] {
+			continue
+		}
+		if slices.ContainsFunc(resource(d, m).Uses, func(a units.Address) bool { return leaves[a] }) {
 			return false
+		}
+		for _, r := range back {
+			service := r.Adoption.What == "unit" || r.Adoption.What == "quadlet" || (r.Adoption.What == "container" && len(r.Adoption.Files) > 0)
+			if service && (d.address == r.Resource || p.came(d.address, r)) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// came reports whether a resource took over names of the one that adopted something.
+func (p *play) came(a units.Address, adopted state.Record) bool {
+	return slices.ContainsFunc(p.ledger().Live(), func(r state.Record) bool {
+		return r.Resource == a && r.State == state.Live && r.Last.Generation > adopted.Adoption.Generation && slices.Contains(r.Earlier, adopted.Resource)
+	})
 }
 
 // isAside reports whether a target is what a container was put aside as.

@@ -183,7 +183,7 @@ func (m *move) podBack(ctx context.Context, pod state.AdoptedPod) error {
 
 // podsParted refuses to give back some of what is in a pod: podman starts a pod, and
 // stops it, with all that is in it.
-func (n *Node) podsParted(leaves map[units.Address]bool) []error {
+func (n *Node) podsParted(back map[units.Target]state.Record) []error {
 	pods := map[string][]state.Record{}
 	for _, r := range n.adopted() {
 		if r.Adoption.Pod != nil {
@@ -195,7 +195,7 @@ func (n *Node) podsParted(leaves map[units.Address]bool) []error {
 		var all, stay []string
 		for _, r := range pods[id] {
 			all = append(all, string(r.Target))
-			if !leaves[r.Resource] {
+			if _, goes := back[r.Target]; !goes {
 				stay = append(stay, string(r.Target))
 			}
 		}

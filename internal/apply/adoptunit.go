@@ -265,15 +265,15 @@ func (a *adoption) goTogether(group []state.Transition, why string, containers [
 
 // partedFrom refuses to give back one of those that one unit runs, or that podman
 // starts with one another, without the others.
-func (n *Node) partedFrom(leaves map[units.Address]bool) []error {
+func (n *Node) partedFrom(back map[units.Target]state.Record) []error {
 	var errs []error
 	for _, r := range n.adopted() {
-		if !leaves[r.Resource] {
+		if _, goes := back[r.Target]; !goes {
 			continue
 		}
 		for _, t := range r.Adoption.With {
 			with, ok := n.ledgerRecord(t)
-			if ok && with.Adoption != nil && with.Adoption.Generation == r.Adoption.Generation && !leaves[with.Resource] {
+			if _, goes := back[t]; ok && with.Adoption != nil && with.Adoption.Generation == r.Adoption.Generation && !goes {
 				errs = append(errs, hint.Add(fmt.Errorf("%s: cannot be given back without %s: what ran one ran both", r.Target, t),
 					fmt.Sprintf("give back both: meshgen release %s %s", r.Target, t)))
 			}

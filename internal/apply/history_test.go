@@ -314,11 +314,11 @@ func (p *play) run(m manifest, act act) (r run) {
 	r.live = p.live()
 	p.letGo()
 	in := apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()}
-	leaves, adopted := p.leaves(act)
 	declared := m
-	if adopted {
+	back, leaves := p.leaves(m, act)
+	if len(leaves) > 0 {
 		m = maps.Clone(m)
-		delete(m, leaves)
+		maps.DeleteFunc(m, func(a units.Address, _ declaration) bool { return leaves[a] })
 	}
 	held := p.held(m, act, r.live)
 	var stays manifest
@@ -331,16 +331,17 @@ func (p *play) run(m manifest, act act) (r run) {
 	case "adopt":
 		in.Adopt = []string{string(act.target)}
 	case "release":
-		if in, err = node.Releasing(in, []string{string(act.target)}); err != nil {
-			if adopted && mayRelease(declared, leaves) && !errors.Is(err, apply.ErrPassedOn) {
+		if in, err = node.Releasing(ctx, in, []string{string(act.target)}); err != nil {
+			if len(back) > 0 && p.mayRelease(declared, back, leaves) {
 				p.Errorf("not given back: %v", err)
 			}
 			r.prepared.Rejected = units.Faults{{Message: err.Error()}}
 			return r
 		}
-		if _, is := declared[leaves]; is {
-			held[leaves] = true
+		if !p.mayRelease(declared, back, leaves) {
+			p.Errorf("%s is given back, and was not to be", act.target)
 		}
+		maps.Copy(held, leaves)
 	}
 	r.prepared, err = node.Prepare(ctx, in)
 	p.must(err)

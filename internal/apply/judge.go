@@ -93,8 +93,8 @@ func newJudgement(b before, desired state.Generation) judgement {
 	for _, r := range slices.Concat(b.inTheWay, b.records) {
 		j.records[r.Target] = r
 	}
-	for _, r := range b.adopted {
-		j.released[r.Resource] = givesBack(b.adopted, desired, r.Resource)
+	for _, t := range b.transitions {
+		j.released[t.Resource] = givesBack(b.adopted, desired, t.Resource)
 	}
 	for _, u := range desired.Units {
 		j.unit[u.Resource] = u

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,14 +13,16 @@ import (
 	"meshgen/units"
 )
 
-// Releasing returns the input of a switch that gives back what was adopted under
-// the names that words mean: their resources are left out of it. A name that was
-// not adopted is refused, and so is one that other declared resources refer to.
-func (n *Node) Releasing(in Input, words []string) (Input, error) {
+// Releasing returns the input of a switch that gives back what was adopted under the
+// names that words mean, with what else was adopted for the same: what is declared to
+// have one of those names is left out. A resource that took its place once, and has
+// another name by now, stays. A name that was not adopted is refused, and so is one
+// whose resource others refer to, and what would run on the data of one that stays.
+func (n *Node) Releasing(ctx context.Context, in Input, words []string) (Input, error) {
 	if err := n.settled(); err != nil {
 		return in, err
 	}
-	leaves := map[units.Address]bool{}
+	back := map[units.Target]state.Record{}
 	var errs []error
 	for _, word := range words {
 		records, err := n.toGiveBack(word)
@@ -28,14 +31,11 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 			continue
 		}
 		for _, r := range records {
-			if err := n.passedOn(r, in); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			leaves[r.Resource] = true
+			back[r.Target] = r
 		}
 	}
-	errs = append(errs, n.podsParted(leaves)...)
+	leaves := n.leave(in, back)
+	errs = append(errs, n.podsParted(back)...)
 	stay := slices.DeleteFunc(slices.Clone(in.Resources), func(r units.Resource) bool { return leaves[r.Address] })
 	for _, r := range stay {
 		for _, a := range r.Uses {
@@ -44,83 +44,59 @@ func (n *Node) Releasing(in Input, words []string) (Input, error) {
 			}
 		}
 	}
-	errs = append(errs, n.partedFrom(leaves)...)
-	if len(errs) > 0 {
-		return in, errors.Join(errs...)
+	errs = append(errs, n.partedFrom(back)...)
+	for _, t := range slices.Sorted(maps.Keys(back)) {
+		errs = append(errs, n.besideSuccessor(ctx, back[t], stay, in.Moved))
 	}
+	if err := errors.Join(errs...); err != nil {
+		return in, err
+	}
+	in.Held = slices.Clone(in.Held)
 	for _, r := range in.Resources {
 		if leaves[r.Address] {
-			in.Held = append(slices.Clone(in.Held), n.heldReleased(r))
+			in.Held = append(in.Held, heldReleased(r, back))
 		}
 	}
-	in.Resources = stay
 	slices.SortFunc(in.Held, func(a, b state.Holding) int { return a.Resource.Compare(b.Resource) })
+	in.Resources = stay
 	in.Released = map[units.Target]string{}
-	for _, r := range n.adopted() {
-		if leaves[r.Resource] {
-			in.Released[r.Target] = state.ByHand
-		}
+	for t := range back {
+		in.Released[t] = state.ByHand
 	}
 	return in, nil
 }
 
-// ErrPassedOn is why something is not given back that would run beside what took its
-// place.
-var ErrPassedOn = errors.New("took its place, and has another name or address by now: both would run")
-
-// passedOn refuses to give back what had a name while the resource that took its place
-// is declared under another, or at another address than it has: there would be two of
-// one service.
-func (n *Node) passedOn(r state.Record, in Input) error {
-	line := n.successors(r, in)
-	for _, d := range in.Resources {
-		has := slices.Contains(units.Targets(d), r.Target)
-		if (line[d.Address] && !has) || (has && d.Address != r.Resource) {
-			return hint.Add(fmt.Errorf("%s: %s at %s %w", r.Target, d.Address, d.Position, ErrPassedOn),
-				"switch first, where it only moves; else take it out of the manifest and switch, then release")
+// leave returns the resources that are declared to have a name of what is given back,
+// and adds to that what goes with it: what had the other names of those, and of what
+// nothing has the name of any more, what was adopted for the same resource by the same
+// switch.
+func (n *Node) leave(in Input, back map[units.Target]state.Record) map[units.Address]bool {
+	leaves, holder := map[units.Address]bool{}, map[units.Target]units.Address{}
+	for _, r := range in.Resources {
+		for _, t := range units.Targets(r) {
+			holder[t] = r.Address
 		}
 	}
-	return nil
-}
-
-// successors returns the addresses that the resource of a name has had, and those to
-// which moves and transfers have led since.
-func (n *Node) successors(r state.Record, in Input) map[units.Address]bool {
-	line := map[units.Address]bool{r.Resource: true}
-	for _, a := range r.Earlier {
-		line[a] = true
-	}
-	names := map[units.Target]bool{r.Target: true}
-	for a := range line {
-		for _, other := range n.Ledger.Of(a) {
-			names[other.Target] = true
+	adopted := n.adopted()
+	for more := true; more; {
+		more = false
+		for t := range back {
+			if a, held := holder[t]; held {
+				leaves[a] = true
+			}
 		}
-	}
-	for _, s := range n.Switches() {
-		if s.Generation <= r.Adoption.Generation {
-			continue
-		}
-		if g, err := state.ReadGeneration(n.Layout, s.Generation); err == nil { // of one that is pruned the ledger may know
-			follow(line, g.Moved)
-		}
-		for _, t := range s.Transitions {
-			if (t.Kind == state.Rename || t.Kind == state.Transfer) && names[t.From] {
-				line[t.Resource], names[t.To] = true, true
+		for _, r := range adopted {
+			a, held := holder[r.Target]
+			together := func(of state.Record) bool {
+				return of.Resource == r.Resource && of.Adoption.Generation == r.Adoption.Generation
+			}
+			_, already := back[r.Target]
+			if !already && (leaves[a] || (!held && slices.ContainsFunc(slices.Collect(maps.Values(back)), together))) {
+				back[r.Target], more = r, true
 			}
 		}
 	}
-	follow(line, in.Moved)
-	return line
-}
-
-// follow adds the addresses to which moves lead.
-func follow(line map[units.Address]bool, moved units.Moves) {
-	for _, a := range slices.Collect(maps.Keys(line)) {
-		_, _ = moved.Until(a, func(to units.Address) bool {
-			line[to] = true
-			return false
-		})
-	}
+	return leaves
 }
 
 // owed reports whether something was to be given back before, and is not yet: by the
@@ -166,12 +142,12 @@ func (n *Node) owedFirst(in Input, current state.Generation) (Input, units.Fault
 }
 
 // heldReleased says of a resource that it is left out for what is given back.
-func (n *Node) heldReleased(r units.Resource) state.Holding {
+func heldReleased(r units.Resource, back map[units.Target]state.Record) state.Holding {
 	h := state.Holding{Resource: r.Address, Position: r.Position}
-	for _, record := range n.adopted() {
-		if record.Resource == r.Address {
+	for _, t := range units.Targets(r) {
+		if _, goes := back[t]; goes {
 			h.Taken = append(h.Taken, state.Transition{
-				Kind: state.Takeover, Resource: r.Address, To: record.Target, Decision: state.Hold, Policy: Operator,
+				Kind: state.Takeover, Resource: r.Address, To: t, Decision: state.Hold, Policy: Operator,
 				Reason: "what it was is " + state.ByHand, Position: r.Position,
 			})
 		}

@@ -34,12 +34,14 @@ func (b before) releases(desired state.Generation) []state.Record {
 	return back
 }
 
-// givesBack reports whether a set gives back what was adopted for a resource.
+// givesBack reports whether a set gives back what was adopted for a resource, or is
+// without it for that.
 func givesBack(adopted []state.Record, desired state.Generation, a units.Address) bool {
-	return slices.ContainsFunc(adopted, func(r state.Record) bool {
-		_, asked := desired.Released[r.Target]
-		return asked && r.Resource == a
-	})
+	asked := func(t units.Target) bool { _, is := desired.Released[t]; return is }
+	return slices.ContainsFunc(adopted, func(r state.Record) bool { return r.Resource == a && asked(r.Target) }) ||
+		slices.ContainsFunc(desired.Held, func(h state.Holding) bool {
+			return h.Resource == a && slices.ContainsFunc(h.Taken, func(t state.Transition) bool { return asked(t.To) })
+		})
 }
 
 // takesPlace plans for a unit of a resource that adopts something, and reports

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,9 @@ type Inspection struct {
 	Restart string
 	// Remove says that podman removes it as it stops: podman-run(1), --rm.
 	Remove bool
+	// Writes are the volumes, by name, and the paths on the host that are mounted in it
+	// and that it may write to.
+	Writes []string
 }
 
 // InspectContainer asks podman for all that it has of the container of that id.
@@ -29,6 +33,10 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 		return Inspection{}, err
 	}
 	var list []struct {
+		Mounts []struct {
+			Name, Source string
+			RW           bool
+		}
 		HostConfig struct {
 			AutoRemove    bool
 			RestartPolicy struct {
@@ -47,6 +55,11 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 	i := Inspection{Text: out, Restart: policy.Name, Remove: list[0].HostConfig.AutoRemove}
 	if policy.MaximumRetryCount > 0 {
 		i.Restart += ":" + strconv.Itoa(policy.MaximumRetryCount)
+	}
+	for _, m := range list[0].Mounts {
+		if m.RW {
+			i.Writes = append(i.Writes, cmp.Or(m.Name, m.Source))
+		}
 	}
 	return i, nil
 }

@@ -21,7 +21,7 @@ func (p podman) InspectContainer(_ context.Context, id string) (host.Inspection,
 	if restart == "" {
 		restart = "no"
 	}
-	return host.Inspection{Text: text, Restart: restart, Remove: c.Unit != ""}, err
+	return host.Inspection{Text: text, Restart: restart, Remove: c.Unit != "", Writes: c.Volumes}, err
 }
 
 // Ties tells of the units that run containers, and of networks that are another's.

@@ -76,9 +76,13 @@ func (p podman) containers(of func(Container) bool) []host.Object {
 		if !of(c) {
 			continue
 		}
-		found = append(found, host.Object{
+		o := host.Object{
 			Name: c.Name, ID: c.ID, Labels: c.Labels, Image: c.Image, Running: c.Running, Unit: c.Unit, Networks: c.Networks,
-		})
+		}
+		for _, port := range c.Ports {
+			o.Ports = append(o.Ports, port.Target().Name())
+		}
+		found = append(found, o)
 	}
 	return found
 }
@@ -204,23 +208,38 @@ func sorted[T any](h *Host, objects map[string]*T) []T {
 	return found
 }
 
-// RunContainer is podman run --detach --name by hand. One of that name is an
-// error. A network container:NAME is another's.
-func (h *Host) RunContainer(name, image string, networks ...string) error {
+// RunContainer is podman run --detach --name by hand, with more of its options, each as
+// --KEY=VALUE: --network, of which container:NAME is another's, --volume and --publish.
+// A name that is taken is an error.
+func (h *Host) RunContainer(name, image string, with ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.containers[name] != nil {
 		return fmt.Errorf("container %s: in use", name)
 	}
 	c := &Container{ID: h.newID(), Name: name, Image: image, Running: true}
-	for _, network := range networks {
-		if of, ok := strings.CutPrefix(network, "container:"); !ok {
-			c.Networks = append(c.Networks, network)
-		} else if needs := h.containers[of]; needs == nil {
+	for _, option := range with {
+		key, value, _ := strings.Cut(option, "=")
+		of, another := strings.CutPrefix(value, "container:")
+		switch {
+		case key == "--volume":
+			h.mount(c, value)
+		case key == "--publish":
+			ports, err := units.ParsePublishPort(value)
+			if err != nil {
+				return err
+			}
+			c.Ports = append(c.Ports, ports...)
+		case !another:
+			c.Networks = append(c.Networks, value)
+		case h.containers[of] == nil:
 			return fmt.Errorf("container %s: not found", of)
-		} else {
-			c.Needs = append(c.Needs, needs.ID)
+		default:
+			c.Needs = append(c.Needs, h.containers[of].ID)
 		}
+	}
+	if h.portTaken(c.Ports) {
+		return errPort
 	}
 	h.containers[name] = c
 	return nil
@@ -513,14 +532,7 @@ func (h *Host) runContainer(unit string, u *unit, o options) error {
 		h.lose(replaced.ID)
 	}
 	for _, mount := range o.values["-v"] {
-		volume, _, _ := strings.Cut(mount, ":")
-		if strings.HasPrefix(volume, "/") {
-			continue
-		}
-		if h.volumes[volume] == nil {
-			h.createVolume(volume, nil)
-		}
-		c.Volumes = append(c.Volumes, volume)
+		h.mount(c, mount)
 	}
 	for _, publish := range o.values["--publish"] {
 		ports, err := units.ParsePublishPort(publish)
@@ -564,6 +576,18 @@ func (h *Host) runContainer(unit string, u *unit, o options) error {
 		u.active, u.sub, u.result = "failed", "failed", "exit-code"
 	}
 	return nil
+}
+
+// mount gives a container a volume, which is made where there is none.
+func (h *Host) mount(c *Container, mount string) {
+	volume, _, _ := strings.Cut(mount, ":")
+	if strings.HasPrefix(volume, "/") {
+		return
+	}
+	if h.volumes[volume] == nil {
+		h.createVolume(volume, nil)
+	}
+	c.Volumes = append(c.Volumes, volume)
 }
 
 func (h *Host) portTaken(ports []units.Port) bool {

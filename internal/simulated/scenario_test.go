@@ -66,7 +66,7 @@ func (m *machine) Do(words []string, text string) error {
 	case "mask":
 		return m.Mask(last)
 	case "run":
-		return m.RunContainer(last, "localhost/probe:2")
+		return m.RunContainer(last, "localhost/probe:2", words[1:len(words)-1]...)
 	case "rename":
 		return m.RenameContainer(words[1], last)
 	case "pause":
@@ -117,7 +117,7 @@ func (m *machine) switchTo(body string, release ...string) (err error) {
 	m.digests++
 	in := apply.Input{Node: "n", Digest: strconv.Itoa(m.digests), Resources: loaded.Resources}
 	if len(release) > 0 {
-		if in, err = node.Releasing(in, release); err != nil {
+		if in, err = node.Releasing(ctx, in, release); err != nil {
 			return err
 		}
 	}

@@ -1,15 +1,24 @@
 package scenario
 
+import "fmt"
+
 // adoptions are of what podman does to containers, and of what meshgen makes of it.
 func adoptions() []Scenario {
 	const (
 		adopt = `containers: x: {name: "ant", policy: takeover: "adopt", Container: {Image: "localhost/probe:1", Network: "none"}}`
 		fails = `containers: x: {name: "ant", policy: takeover: "adopt", Container: {Image: "localhost/probe:1", PublishPort: ["8080:80"]}}`
+		named = `containers: x: {name: %q, policy: takeover: "adopt", Container: {Image: "localhost/probe:1", Network: "none"}}`
+		data  = `volumes: data: {name: "vat", policy: takeover: "adopt"}
+containers: x: {name: %q, policy: takeover: "adopt", Container: {Image: "localhost/probe:1", Network: "none", Volume: ["data:/data"]}}`
+		port  = `containers: x: {name: %q, policy: takeover: "adopt", Container: {Image: "localhost/probe:1", PublishPort: ["127.0.0.1:8080:80"]}}`
 		other = `files: f: {path: "/etc/x/one", content: "1"}`
 		bat   = "bat localhost/probe:1 running"
 		found = "ant localhost/probe:2 running"
 	)
 	ours := []string{"ant localhost/probe:1 running", "ant.adopted-1 localhost/probe:2 dead"}
+	aside := []string{"ant.adopted-1 localhost/probe:2 dead", "cow localhost/probe:1 running"}
+	beside := []string{found, "cow localhost/probe:1 running"}
+	as := fmt.Sprintf
 	return []Scenario{
 		{"a container that is stopped, renamed and started is the same", []Step{
 			{Do: "run ant", Containers: []string{found}, Note: "ant", Restart: []string{"ant no"}},
@@ -63,6 +72,32 @@ func adoptions() []Scenario {
 				Do: "release unit:ant.service", Text: adopt, Containers: []string{"ant localhost/probe:1 running"}, Units: []string{"ant.service loaded active"},
 				Files: []string{quadlets + "ant.container=" + container("ant", "Network=none\n")},
 			},
+		}},
+		{"what was adopted is given back beside what took its place and has another name by now", []Step{
+			{Do: "run ant", Note: "ant"},
+			{Do: "switch", Text: as(named, "ant"), Containers: ours},
+			{Do: "switch", Text: as(named, "cow"), Containers: aside},
+			{Do: "release container:ant", Text: as(named, "cow"), Containers: beside, Same: []string{"ant ant"}, Units: []string{"cow.service loaded active"}},
+			{Do: "switch", Text: as(named, "cow"), Containers: beside, Transitions: none()},
+		}},
+		{"it is given back by the switch that gives that another name", []Step{
+			{Do: "run ant", Note: "ant"},
+			{Do: "switch", Text: as(named, "ant"), Containers: ours},
+			{Do: "release container:ant", Text: as(named, "cow"), Containers: beside, Same: []string{"ant ant"}, Units: []string{"cow.service loaded active", "ant.service not-found inactive"}},
+		}},
+		{"it is not given back where both would write to one volume", []Step{
+			{Do: "run --volume=vat:/data ant"},
+			{Do: "switch", Text: as(data, "ant"), Containers: ours},
+			{Do: "release container:ant", Text: as(data, "cow"), Fails: true, Containers: ours},
+			{Do: "switch", Text: as(data, "cow"), Containers: aside},
+			{Do: "release container:ant", Text: as(data, "cow"), Fails: true, Containers: aside},
+			{Do: "release volume:vat", Text: as(data, "cow"), Fails: true, Containers: aside},
+			{Do: "release container:ant", Text: as(data, "ant"), Containers: []string{found}, Volumes: []string{"vat"}},
+		}},
+		{"nor where both would listen at one port", []Step{
+			{Do: "run --publish=8080:80 ant"},
+			{Do: "switch", Text: as(port, "ant"), Containers: ours},
+			{Do: "release container:ant", Text: as(port, "cow"), Fails: true, Containers: ours},
 		}},
 		{"what was adopted outlives the removal of what has its place, and a power cut", []Step{
 			{Do: "run ant", Note: "ant"},

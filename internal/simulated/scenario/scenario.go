@@ -43,7 +43,7 @@ type Scenario struct {
 //	keep UNIT          what the generator made of it comes to /run/systemd/system
 //	reload
 //	start|stop|mask UNIT
-//	run NAME           by podman, by hand
+//	run [OPTION] NAME  by podman, by hand, with its --volume or --publish
 //	rename NAME TO     of a container, by podman, by hand
 //	pause|resume NAME  podman stop and podman start of a container, by hand
 //	update NAME POLICY podman update --restart, by hand
