@@ -130,13 +130,17 @@ func (p *play) takeFound(r state.Record) {
 
 // takeBack notes that what was adopted is its owner's again. Where a switch was cut
 // short that adopted it, its owner may have put another file in its place before that
-// was undone, which stays.
+// was undone, or a mask, which stays.
 func (p *play) takeBack(k *former, why string) {
 	name := k.target.Name()
+	lies := k.was.What != "unit" && k.was.What != "quadlet"
 	for path, text := range k.files {
-		if _, another := p.found.files[path]; !another || why != "the switch that adopted it did not stand" {
+		_, another := p.found.files[path]
+		mask := p.found.masks[filepath.Base(path)] && filepath.Dir(path) == "/etc/systemd/system"
+		if (!another && !mask) || why != "the switch that adopted it did not stand" {
 			p.found.files[path] = text
 		}
+		lies = lies || p.found.files[path] != ""
 	}
 	switch k.was.What {
 	case "container":
@@ -153,7 +157,7 @@ func (p *play) takeBack(k *former, why string) {
 	case "volume":
 		p.found.volumes[name] = k.volume
 	case "unit", "quadlet":
-		p.found.units[name] = true
+		p.found.units[name] = lies
 		if _, active := p.host.UnitState(name); k.was.Running && !k.cut && active != "active" {
 			p.Errorf("%s is given back, and is %s", name, active)
 		}
@@ -377,6 +381,20 @@ func (p *play) mayRelease(m manifest, back []state.Record, leaves map[units.Addr
 		}
 	}
 	return true
+}
+
+// occupied reports whether something of somebody else's lies where a release would put
+// back what was adopted.
+func (p *play) occupied(back []state.Record) bool {
+	for _, r := range back {
+		for _, f := range r.Adoption.Files {
+			text, err := os.ReadFile(p.host.Layout.Path(f.Path))
+			if err == nil && (r.Adoption.What != "file" || p.found.files[f.Path] != "" || string(text) == byOtherHands) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // came reports whether a resource took over names of the one that adopted something.

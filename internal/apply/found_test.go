@@ -214,8 +214,10 @@ func (p *play) meddle(how, path string) {
 		p.must(os.Remove(at))
 		return
 	}
-	p.must(os.WriteFile(at, []byte("by other hands\n"), 0o644))
+	p.must(os.WriteFile(at, []byte(byOtherHands), 0o644))
 }
+
+const byOtherHands = "by other hands\n"
 
 // wants reports whether a found thing has a name that a resource wants, as far
 // as the kind of target goes.

@@ -324,7 +324,7 @@ func (p *play) run(m manifest, act act) (r run) {
 	var stays manifest
 	r.set, stays = p.without(m, held)
 	r.must = p.clashes(r.set, stays) || p.mustRefuse(r.set, act, r.live)
-	if r.must || act.verb != "switch" || p.mayRefuse(m, r.set, act, r.live) {
+	if r.must || act.verb == "adopt" || p.occupied(back) || p.mayRefuse(m, r.set, act, r.live) {
 		r.before = p.tree()
 	}
 	switch act.verb {
@@ -335,6 +335,7 @@ func (p *play) run(m manifest, act act) (r run) {
 			if len(back) > 0 && p.mayRelease(declared, back, leaves) {
 				p.Errorf("not given back: %v", err)
 			}
+			r.before = p.tree()
 			r.prepared.Rejected = units.Faults{{Message: err.Error()}}
 			return r
 		}
