@@ -236,9 +236,10 @@ func (c *comparison) drifted(a units.Address, t units.Target) {
 	}
 }
 
-// astray tells what other hands did to a podman object that is declared and ours.
+// astray tells what other hands did to a podman object that is declared and ours, or
+// passes to the resource from an address that is not declared any more.
 func (c *comparison) astray(a units.Address, t units.Target) {
-	if record, ours := c.live[t]; !ours || record.Resource != a || record.State != Live {
+	if record, ours := c.live[t]; !ours || record.State != Live || (record.Resource != a && !c.declaredNowhere(record.Resource)) {
 		return
 	}
 	if how := c.seen.Missing[t]; how != "" {

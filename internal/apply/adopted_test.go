@@ -258,6 +258,21 @@ func (p *play) inTheWay(t units.Target, live map[units.Target]bool) bool {
 	return !live[t] && p.holds(t) != ""
 }
 
+// inTheWayOf reports whether a name is somebody else's that a manifest declares.
+func (p *play) inTheWayOf(m manifest, t units.Target, live map[units.Target]bool) bool {
+	return p.inTheWay(t, live) && slices.ContainsFunc(m.resources(), func(r units.Resource) bool { return slices.Contains(units.Targets(r), t) })
+}
+
+// keptFor reports whether something is kept already that had a name: it can be but one.
+func (p *play) keptFor(t units.Target) bool {
+	ledger := p.ledgerOrNone()
+	if ledger == nil {
+		return false
+	}
+	r, _ := ledger.Record(t)
+	return r.Adoption != nil
+}
+
 // adopts reports whether a resource adopts what is in its way: by what it says, or
 // by its owner's word, unless that was to give it back.
 func (p *play) adopts(d declaration, m manifest, act act, live map[units.Target]bool) bool {

@@ -61,20 +61,26 @@ func (n *Node) lookForAstray(ctx context.Context, desired state.Generation, b *b
 	return n.stillAstray(ctx, doubted, found)
 }
 
-// madeObjects returns what is declared, and live under the name that it had.
+// madeObjects returns what is declared, and live under the name that it had, be it at
+// an address that it is to have from now on.
 func madeObjects(desired state.Generation, b *before) []made {
 	record := map[units.Target]state.Record{}
 	for _, r := range b.records {
 		record[r.Target] = r
 	}
-	was := byAddress(b.generation)
+	was, now := byAddress(b.generation), byAddress(desired)
 	var found []made
 	for _, r := range desired.Resources {
 		unit, object := record[units.Of(units.TargetUnit, units.Unit(r))], record[units.Object(r)]
-		if unit.State != state.Live || object.State != state.Live || unit.Resource != r.Address || object.Resource != r.Address {
+		if unit.State != state.Live || object.State != state.Live || unit.Resource != object.Resource {
 			continue
 		}
-		if former := was[r.Address]; units.Object(former) != object.Target || units.Unit(former) != unit.Target.Name() {
+		_, stays := now[unit.Resource]
+		_, had := was[r.Address]
+		if passes := !stays && !had; unit.Resource != r.Address && !passes {
+			continue
+		}
+		if former := was[unit.Resource]; units.Object(former) != object.Target || units.Unit(former) != unit.Target.Name() {
 			continue
 		}
 		if b.seen.observed.Overridden[unit.Target] != "" {
@@ -241,10 +247,19 @@ func (p *planner) restore() {
 			p.halt(units.Unit(r), r.Address, reason)
 			p.plan.Astray = append(p.plan.Astray, units.Unit(r))
 		case units.TargetVolume:
-			p.haltNetwork(p.old[r.Address], reason)
+			p.haltNetwork(p.former(r), reason)
 			p.plan.Emit = append(p.plan.Emit, t) // so that the ledger has when it was made
 		case units.TargetNetwork:
-			p.haltNetwork(p.old[r.Address], reason)
+			p.haltNetwork(p.former(r), reason)
 		}
 	}
+}
+
+// former returns a resource as it was, at its address or at the one from which it
+// passes to that.
+func (p *planner) former(r units.Resource) units.Resource {
+	if was, there := p.old[r.Address]; there {
+		return was
+	}
+	return p.old[p.record[units.Object(r)].Resource]
 }

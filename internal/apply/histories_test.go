@@ -166,12 +166,16 @@ func (d drawer) passing() string {
 		return "release " + d.pick(adoptable...) + d.killed()
 	case n < 11:
 		return "adopt " + d.pick(adoptable...) + d.killed()
-	case n < 14:
+	case n < 13:
 		return "switch" + d.killed()
-	case n < 16:
+	case n < 14:
+		return "rollback" + d.killed()
+	case n < 15:
 		return "hand " + d.pick(handed...)
-	case n < 17:
+	case n < 16:
 		return "container " + d.pick("m/a", "m/b") + " env=" + d.pick("FAIL:start", "FAIL:run", "N:1", "")
+	case n < 18: // what took a place goes on elsewhere
+		return d.pick("container m/a name=cow", "container m/a unit=cow", "container m/b name=", "network m/net name=", "file m/f path=/etc/x/two", "move container m/a m/c")
 	}
 	return d.pick("container", "network", "volume", "file") + " " + d.pick("m/a", "m/b", "m/net", "m/data", "m/f") + " takeover=" + d.pick("adopt", "hold", "refuse")
 }

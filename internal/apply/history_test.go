@@ -34,6 +34,8 @@ import (
 //	    brings it into force, or dies at the Nth point, with the power or without
 //	adopt|release TARGET [kill=N] [cut]
 //	    does so with what is in the way adopted, or with what was given back
+//	rollback [kill=N] [cut]
+//	    to the generation that was in force before
 //	reboot
 //	stop|start|die|fail|mask|unmask UNIT
 //	hand|gone container|network|volume|file|unit|quadlet NAME
@@ -142,8 +144,8 @@ func (p *play) step(line string) {
 				p.move(d.address, to)
 			}
 		}
-	case "switch":
-		p.doSwitch(act{verb: "switch"}, words[1:])
+	case "switch", "rollback":
+		p.doSwitch(act{verb: words[0]}, words[1:])
 	case "adopt", "release":
 		p.doSwitch(act{words[0], units.Target(words[1])}, words[2:])
 	default:
@@ -249,7 +251,7 @@ func (p *play) doSwitch(act act, words []string) {
 		return
 	}
 	p.reached(r)
-	if p.settles(m, r) {
+	if act.verb != "rollback" && p.settles(m, r) {
 		p.again(m)
 	}
 }
@@ -314,6 +316,14 @@ func (p *play) run(m manifest, act act) (r run) {
 	r.live = p.live()
 	p.letGo()
 	in := apply.Input{Node: "n", Digest: m.digest(), Resources: m.resources()}
+	if act.verb == "rollback" {
+		if in, err = node.Earlier(0); err != nil {
+			r.before = p.tree()
+			r.prepared.Rejected = units.Faults{{Message: err.Error()}}
+			return r
+		}
+		m = p.sets[in.Of]
+	}
 	declared := m
 	back, leaves := p.leaves(m, act)
 	if len(leaves) > 0 {
@@ -323,8 +333,11 @@ func (p *play) run(m manifest, act act) (r run) {
 	held := p.held(m, act, r.live)
 	var stays manifest
 	r.set, stays = p.without(m, held)
+	for _, h := range in.Held { // so the generation has it that comes back
+		held[h.Resource] = true
+	}
 	r.must = p.clashes(r.set, stays) || p.mustRefuse(r.set, act, r.live)
-	if r.must || act.verb == "adopt" || p.occupied(back) || p.mayRefuse(m, r.set, act, r.live) {
+	if r.must || p.occupied(back) || p.mayRefuse(m, r.set, act, r.live) {
 		r.before = p.tree()
 	}
 	switch act.verb {

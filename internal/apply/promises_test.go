@@ -369,13 +369,16 @@ func (p *play) clashes(set, stays manifest) bool {
 	return false
 }
 
-// mustRefuse reports whether a name that is new is somebody else's, or a volume
-// is to get another name.
+// mustRefuse reports whether a name that is new is somebody else's, a volume is to get
+// another name, or what is to be adopted by hand is in nobody's way.
 func (p *play) mustRefuse(m manifest, act act, live map[units.Target]bool) bool {
 	was := p.inForce()
+	if act.verb == "adopt" && !p.inTheWayOf(m, act.target, live) {
+		return true
+	}
 	for _, d := range m {
 		for _, t := range units.Targets(resource(d, m)) {
-			if adopted := p.adopts(d, m, act, live) && fits(d); p.inTheWay(t, live) && !adopted {
+			if adopted := p.adopts(d, m, act, live) && fits(d) && !p.keptFor(t); p.inTheWay(t, live) && !adopted {
 				return true
 			}
 		}
