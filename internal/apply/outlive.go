@@ -20,13 +20,14 @@ type Outlived struct {
 }
 
 // outlived returns the containers that run on without a unit of ours, of the units
-// that the plan starts or retires, or that have failed. Podman is asked only where
-// there is such a unit.
+// that the plan starts, retires or gives back, or that have failed. Podman is asked only
+// where there is such a unit.
 func (n *Node) outlived(ctx context.Context, plan Plan, b before) ([]Outlived, error) {
 	var down []state.Record
 	for _, r := range b.records {
 		failed := b.seen.units[r.Target.Name()].Active == "failed" && !plan.Empty() // as after a stop that timed out
-		ends := slices.Contains(plan.Retire, r.Target) || slices.Contains(plan.Start, r.Target.Name()) || failed
+		goes := slices.Contains(plan.Retire, r.Target) || slices.Contains(plan.Release, r.Target)
+		ends := goes || slices.Contains(plan.Start, r.Target.Name()) || failed
 		lost := !b.seen.units[r.Target.Name()].Up() || b.seen.foreign[r.Target.Name()] != ""
 		if runsContainer(r) && ends && lost {
 			down = append(down, r)

@@ -44,9 +44,12 @@ func (n *Node) Releasing(ctx context.Context, in Input, words []string) (Input, 
 			}
 		}
 	}
-	errs = append(errs, n.partedFrom(back)...)
+	parted := n.partedFrom(back)
+	errs = append(errs, parted...)
 	for _, t := range slices.Sorted(maps.Keys(back)) {
-		errs = append(errs, n.besideSuccessor(ctx, back[t], stay, in.Moved))
+		if len(parted) == 0 { // else what stays may leave with the rest
+			errs = append(errs, n.besideSuccessor(ctx, back[t], stay, in.Moved))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return in, err
