@@ -156,7 +156,11 @@ func (n *Node) toGiveBack(word string) ([]state.Record, error) {
 		}
 		return nil, err
 	case 1:
-		return []state.Record{of[meant[0]]}, nil // with all of its resource
+		var records []state.Record
+		for _, t := range meant {
+			records = append(records, of[t])
+		}
+		return records, nil
 	default:
 		return nil, hint.Add(errors.New(word+ambiguous), either("meshgen release", choice))
 	}
