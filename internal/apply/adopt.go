@@ -189,6 +189,10 @@ func (a *adoption) unit(t state.Transition, by state.Occupant) error {
 		return err
 	}
 	up := a.seen.units[name].Up()
+	if by.What == wasMask && up {
+		a.fault(t, name+" is masked and still up, and systemd would not start it again", "stop it or unmask it by hand, "+holdIt)
+		return nil
+	}
 	same := by.What == wasUnit && len(d.files) == 1+d.links && up && a.isAsDeclared(t.Resource, d.files[0].Path)
 	a.byUnit[name] = append(a.byUnit[name], t)
 	a.add(t, state.Adoption{What: by.What, Unit: name, Running: up, Files: d.files}, same)

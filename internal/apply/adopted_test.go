@@ -273,6 +273,13 @@ func (p *play) keptFor(t units.Target) bool {
 	return r.Adoption != nil
 }
 
+// upMasked reports whether a unit of the owner's is masked and runs on: systemd would not
+// start it again, and so it could not be given back.
+func (p *play) upMasked(t units.Target) bool {
+	_, active := p.host.UnitState(t.Name())
+	return p.isMasked(t) && active == "active"
+}
+
 // adopts reports whether a resource adopts what is in its way: by what it says, or
 // by its owner's word, unless that was to give it back.
 func (p *play) adopts(d declaration, m manifest, act act, live map[units.Target]bool) bool {

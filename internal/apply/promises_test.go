@@ -378,7 +378,7 @@ func (p *play) mustRefuse(m manifest, act act, live map[units.Target]bool) bool 
 	}
 	for _, d := range m {
 		for _, t := range units.Targets(resource(d, m)) {
-			if adopted := p.adopts(d, m, act, live) && fits(d) && !p.keptFor(t); p.inTheWay(t, live) && !adopted {
+			if adopted := p.adopts(d, m, act, live) && fits(d) && !p.keptFor(t) && !p.upMasked(t); p.inTheWay(t, live) && !adopted {
 				return true
 			}
 		}
