@@ -158,7 +158,7 @@ func (p *play) takeBack(k *former, why string) {
 		p.found.volumes[name] = k.volume
 	case "unit", "quadlet":
 		p.found.units[name] = lies
-		if _, active := p.host.UnitState(name); k.was.Running && !k.cut && active != "active" {
+		if _, active := p.host.UnitState(name); k.was.Running && !k.cut && active != "active" && !p.isMasked(k.target) {
 			p.Errorf("%s is given back, and is %s", name, active)
 		}
 	case "mask":
