@@ -619,6 +619,18 @@ func TestOwedReleaseComesFirst(t *testing.T) {
 		if err := w.attempt(released...); err == nil {
 			t.Fatal("all is given back")
 		}
+		w.with(w.host.Connect, func(node *apply.Node) error {
+			p, err := node.Prepare(context.Background(), apply.Input{Node: "n", Digest: "1", Resources: w.set})
+			i := slices.IndexFunc(p.Held, func(h state.Holding) bool { return h.Resource.String() == "m/container/h" })
+			switch {
+			case err != nil:
+			case i < 0:
+				t.Error("nothing waits for what is to be given back")
+			case p.Held[i].Command() != "":
+				t.Errorf("%q is offered, and would be refused", p.Held[i].Command())
+			}
+			return err
+		})
 		w.host.RemoveContainer("hand")
 		for range 2 {
 			w.switchTo()

@@ -126,7 +126,9 @@ func (n *Node) owedFirst(in Input, current state.Generation) (Input, units.Fault
 			released[r.Target] = why
 			i := slices.IndexFunc(taken, func(h state.Holding) bool { return h.Resource == d.Address })
 			if i < 0 {
-				taken = append(taken, state.Holding{Resource: d.Address, Position: d.Position})
+				taken = append(taken, state.Holding{
+					Resource: d.Address, Position: d.Position, Instead: "the switch after the one that gives it back has it come",
+				})
 				i = len(taken) - 1
 			}
 			taken[i].Taken = append(taken[i].Taken, state.Transition{
