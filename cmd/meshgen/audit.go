@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,7 +112,9 @@ func runAudit(cmd *cobra.Command, o *options, f auditFlags) error {
 func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.Report {
 	v := apply.Look(cmd.Context(), l, apply.Local, f.patience)
 	r := audit.Join(v)
-	r.Hear(cmd.Context(), v)
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.patience, fmt.Errorf("no answer within %s", f.patience))
+	defer cancel()
+	r.Hear(ctx, v)
 	if os.Geteuid() != 0 && l.Root == "/" {
 		r.Unseen = append([]string{"not root: the ledger, podman's objects and the processes of others are root's to see"}, r.Unseen...)
 	}
@@ -128,6 +131,7 @@ func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.
 		texts[i] = p.Text
 	}
 	r.Ignore(texts)
+	r.Gather()
 	if words := o.astray(l, v.Generation); words != "" {
 		r.Notes = append(r.Notes, words)
 	}
@@ -278,18 +282,15 @@ func logNews(l state.Layout, r audit.Report) error {
 			return err
 		}
 	}
-	for _, t := range gone {
-		if err := entry(visible(fmt.Sprintf("settled %s", t)), journal.PriNotice, fieldsOf(audit.Finding{Target: t})); err != nil {
-			return err
-		}
-	}
 	for _, words := range r.Unseen {
 		if err := entry(visible("partial: "+words), journal.PriErr, nil); err != nil {
 			return err
 		}
 	}
-	if r.Partial() {
-		return nil // what was not seen is not gone
+	for _, t := range gone {
+		if err := entry(visible(fmt.Sprintf("settled %s", t)), journal.PriNotice, fieldsOf(audit.Finding{Target: t})); err != nil {
+			return err
+		}
 	}
 	if len(fresh) == 0 && len(gone) == 0 {
 		return nil

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"meshgen/generator"
@@ -35,6 +36,7 @@ type Systemd interface {
 	Units(ctx context.Context, names []string) (map[string]host.Unit, error)
 	Loaded(ctx context.Context) ([]host.Unit, error)
 	Details(ctx context.Context, names []string) (map[string]host.Details, error)
+	Downs(ctx context.Context, names []string) (map[string]host.Down, error)
 	Dependents(ctx context.Context, names []string) ([]string, error)
 	Reload(ctx context.Context) error
 	ResetFailed(ctx context.Context, name string) error
@@ -113,9 +115,14 @@ func Local(ctx context.Context, l state.Layout) (Machine, error) {
 	if err == nil {
 		m.Podman, m.Store = podman, host.Store{Root: l.Root}
 	}
-	// A signal ends the switch in its own time, and not the connection.
-	systemd, failed := host.Dial(context.WithoutCancel(ctx))
-	if failed == nil {
+	// Once there is a connection, a signal ends the switch in its own time, and not that.
+	connected, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	dialled := context.AfterFunc(ctx, hangUp)
+	systemd, failed := host.Dial(connected)
+	switch {
+	case !dialled():
+		failed = fmt.Errorf("connect to systemd on the system bus: %w", context.Cause(ctx))
+	case failed == nil:
 		m.Systemd, m.Unit = systemd, host.OwnUnit()
 	}
 	return m, errors.Join(err, failed)

@@ -2,9 +2,13 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,11 +24,15 @@ type View struct {
 	Layout     state.Layout
 	At         time.Time
 	Generation state.Generation // in force; Number 0 where there is none
-	// Unfinished is the switch that was cut short, and has not been finished or undone.
+	// Unfinished is the switch that is under way, or was cut short and has not been
+	// finished or undone. Busy says that somebody holds the node's lock.
 	Unfinished *state.Switch
+	Busy       bool
 	Switches   []state.Switch
 	// Records are of every target that the ledger ever named, by target.
 	Records map[units.Target]state.Record
+	// Lost says that there is a ledger, or ought to be, and that it cannot be used.
+	Lost bool
 	// Drift is what other hands did to what is declared and ours, with what would be
 	// done about it.
 	Drift []Drift
@@ -39,6 +47,8 @@ type View struct {
 	// Details are of the units that are not as they should be, and of those that the
 	// owner defines.
 	Details map[string]host.Details
+	// Downs are of the services that are declared and do not run.
+	Downs map[string]host.Down
 	// Definitions are the owner's: unit files, and the services of Quadlets, by unit,
 	// with the path of each.
 	Definitions map[string]string
@@ -55,24 +65,77 @@ type Drift struct {
 // Look returns the view of the node of a layout. It looks at what it can: a ledger
 // that is damaged, a bus that is gone, or a podman that has given no answer when
 // patience is over, is told in the view. Nothing is written, and no lock is taken.
+//
+// What a switch did while it was looked is not seen half: it is looked anew then.
 func Look(ctx context.Context, l state.Layout, connect Connect, patience time.Duration) View {
+	for tries := 1; ; tries++ {
+		begin := pulseOf(l)
+		v := look(ctx, l, connect, patience)
+		end := pulseOf(l)
+		v.Busy = begin.held || end.held
+		if v.Busy || begin == end || len(v.Unseen) > 0 || tries == 3 {
+			return v
+		}
+	}
+}
+
+// pulse differs from that of before where a switch was under way in between.
+type pulse struct {
+	held  bool
+	size  int64 // of the ledger
+	wrote time.Time
+}
+
+func pulseOf(l state.Layout) (p pulse) {
+	_, p.held = state.Holder(l)
+	if info, err := os.Stat(l.Ledger()); err == nil {
+		p.size, p.wrote = info.Size(), info.ModTime()
+	}
+	return p
+}
+
+func look(ctx context.Context, l state.Layout, connect Connect, patience time.Duration) View {
 	v := View{Layout: l, At: time.Now(), Records: map[units.Target]state.Record{}, Units: map[string]host.Unit{}}
 	n := &Node{Layout: l}
-	if err := n.open(ctx, connect); err != nil {
+	reached := false
+	err := n.open(ctx, func(ctx context.Context, l state.Layout) (Machine, error) {
+		reached = true
+		ctx, cancel := timed(ctx, patience)
+		defer cancel()
+		return connect(ctx, l)
+	})
+	v.unseen(err)
+	if !reached { // the ledger was what could not be opened
+		v.Lost = true
+		n.Machine, err = connect(ctx, l)
 		v.unseen(err)
-	}
-	if n.Podman == nil && n.Systemd == nil && l.Root == "/" {
-		n.Machine, _ = connect(ctx, l) // the ledger was what could not be opened
 		n.forget()
 	}
 	defer func() { _ = n.Close() }() // nothing was written
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	ctx, cancel := timed(ctx, patience)
 	defer cancel()
 	v.remembered(n)
-	v.objects(ctx, n)
+	listed := make(chan podmans, 1)
+	go func() { listed <- n.listAll(ctx) }()
 	v.units(ctx, n)
+	v.objects(n, <-listed)
+	if n.Systemd == nil {
+		n.Store = nil
+	}
 	v.drift(ctx, n)
 	return v
+}
+
+func timed(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+}
+
+// tooLate returns the error of a call with, where its time was over, that as the cause.
+func tooLate(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("systemd: %w", context.Cause(ctx))
+	}
+	return err
 }
 
 func (v *View) unseen(err error) {
@@ -98,37 +161,57 @@ func (v *View) remembered(n *Node) {
 	}
 }
 
-// objects has podman list all that it has, all kinds side by side.
-func (v *View) objects(ctx context.Context, n *Node) {
+// podmans is all that podman has: [View.Objects] and [View.Unused].
+type podmans struct {
+	objects map[string]map[string]host.Object
+	unused  map[string]bool
+	unseen  []error
+}
+
+// listAll has podman list what it has, all kinds side by side.
+func (n *Node) listAll(ctx context.Context) (p podmans) {
 	if n.objects == nil {
-		return
+		return p
 	}
-	v.Objects = map[string]map[string]host.Object{}
+	p.objects = map[string]map[string]host.Object{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, kind := range []string{units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret} {
+	for _, kind := range objectKinds {
 		all.Go(func() {
 			objects, err := n.objects.get(ctx, kind)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				v.unseen(fmt.Errorf("list of %ss: %w", kind, err))
+				p.unseen = append(p.unseen, fmt.Errorf("list of %ss: %w", kind, err))
 				return
 			}
-			v.Objects[kind] = objects
+			p.objects[kind] = objects
 		})
 	}
 	all.Wait()
-	for _, o := range v.Objects[units.TargetVolume] {
+	for _, o := range p.objects[units.TargetVolume] {
 		if o.Anonymous {
 			var err error
-			v.Unused, err = n.Podman.Unused(ctx)
-			v.unseen(err)
+			if p.unused, err = n.Podman.Unused(ctx); err != nil {
+				p.unseen = append(p.unseen, err)
+			}
 			break
 		}
 	}
-	if len(v.Objects) < 5 {
-		n.Podman, n.Store, n.objects = nil, nil, nil // what drift it would tell of cannot be told
+	slices.SortFunc(p.unseen, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return p
+}
+
+var objectKinds = [...]string{ //nolint:gochecknoglobals // a constant list
+	units.TargetContainer, units.TargetPod, units.TargetVolume, units.TargetNetwork, units.TargetSecret,
+}
+
+// objects takes what podman has. What drift could be told of by all of it alone, can
+// not be where some is missing.
+func (v *View) objects(n *Node, p podmans) {
+	v.Objects, v.Unused, v.Unseen = p.objects, p.unused, append(v.Unseen, p.unseen...)
+	if n.objects != nil && len(p.objects) < len(objectKinds) {
+		n.Podman, n.Store, n.objects = nil, nil, nil
 	}
 }
 
@@ -147,9 +230,9 @@ func (v *View) units(ctx context.Context, n *Node) {
 		return
 	}
 	if err := v.loaded(ctx, n); err != nil {
-		v.unseen(err)
+		v.unseen(tooLate(ctx, err))
 		n.Systemd.Close()
-		n.Systemd, n.Store = nil, nil
+		n.Systemd = nil
 	}
 }
 
@@ -172,8 +255,23 @@ func (v *View) loaded(ctx context.Context, n *Node) error {
 		return err
 	}
 	maps.Copy(v.Units, more)
-	v.Details, err = n.Systemd.Details(ctx, v.closer())
+	if v.Details, err = n.Systemd.Details(ctx, v.closer()); err != nil {
+		return err
+	}
+	v.Downs, err = n.Systemd.Downs(ctx, v.down())
 	return err
+}
+
+// down returns the services that are declared and do not run.
+func (v *View) down() []string {
+	var names []string
+	for _, u := range v.Generation.Units {
+		seen := v.Units[u.Name]
+		if strings.HasSuffix(u.Name, ".service") && seen.Load == "loaded" && (!seen.Up() || seen.Sub == "auto-restart") {
+			names = append(names, u.Name)
+		}
+	}
+	return names
 }
 
 // closer returns the units that are worth a closer look.

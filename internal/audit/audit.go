@@ -123,9 +123,10 @@ func (r Report) Counts() map[Class]int {
 	return counts
 }
 
-// Since leaves out what began before generation n was in force.
+// Since leaves out what began before generation n was in force. What has no time, as a
+// file that is gone, may have begun since, and stays.
 func (r Report) Since(n int) Report {
-	before := func(f Finding) bool { return f.Generation < n }
+	before := func(f Finding) bool { return !f.Since.IsZero() && f.Generation < n }
 	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), before)
 	r.Ignored = slices.DeleteFunc(slices.Clone(r.Ignored), before)
 	r.Held = slices.DeleteFunc(slices.Clone(r.Held), before)

@@ -20,9 +20,9 @@ func (j *joiner) definitions() {
 		if _, declared := j.unit[name]; declared || j.told[t] || strings.HasPrefix(path, "/usr/") {
 			continue
 		}
-		f := Finding{Class: Foreign, Target: t, Owner: path, Since: changed(j.Layout.Path(path)), Fix: j.undefine(name, path)}
-		if j.Records[t].State == state.Found {
-			f.Class, f.Fix = Found, ""
+		f := Finding{Class: j.strange(j.Records[t]), Target: t, Owner: path, Since: changed(j.Layout.Path(path)), Fix: j.undefine(name, path)}
+		if f.Class == Found {
+			f.Fix = ""
 		}
 		f.Detail = sentence("defined by "+path+", "+running(j.Units[name]), j.past(t))
 		j.tell(f)
@@ -43,7 +43,7 @@ func (j *joiner) dropIns() {
 		}
 		j.tell(Finding{
 			Class: Drifted, Target: t, Resource: j.unit[name].Resource, Owner: paths[0], Since: changed(j.Layout.Path(paths[0])),
-			Detail: "changed by " + strings.Join(paths, ", "), Fix: strings.Join(away, " && ") + " && systemctl daemon-reload && systemctl restart " + quote(name),
+			Detail: "changed by " + strings.Join(paths, ", "), Fix: strings.Join(away, " && ") + " && systemctl daemon-reload && systemctl restart " + operand(name),
 		})
 	}
 }
@@ -69,18 +69,65 @@ func (j *joiner) generated() {
 }
 
 // files tells of what lies in the directories that meshgen made, and in its own, and
-// is not of it.
+// is not of it. What a container writes into a directory that it has from the host is
+// not told: that it may is declared.
 func (j *joiner) files() {
+	written := j.written()
 	for _, t := range slices.Sorted(maps.Keys(j.Records)) {
-		if j.Records[t].State == state.Live && t.Kind() == units.TargetDir {
-			if _, declared := j.declared[t]; !declared {
-				j.strangers(j.Layout.Path(t.Name()), j.isOurs)
-			}
+		if j.Records[t].State != state.Live || t.Kind() != units.TargetDir {
+			continue
+		}
+		_, declared := j.declared[t]
+		if !declared && !slices.ContainsFunc(written, func(dir string) bool { return isAtOrBelow(t.Name(), dir) }) {
+			j.strangers(j.Layout.Path(t.Name()), j.isOurs)
 		}
 	}
 	for _, dir := range []string{j.Layout.Config, j.Layout.State} {
 		j.strangers(dir, j.Layout.IsOwn)
 	}
+}
+
+// written returns the paths of the host that containers which are declared may write.
+func (j *joiner) written() []string {
+	var paths []string
+	for _, r := range j.Generation.Resources {
+		for _, section := range []string{"Container", "Pod"} {
+			for _, v := range r.Values(section, "Volume") {
+				parts := strings.Split(v, ":") // podman-run(1): from, to, options
+				if len(parts) == 2 || len(parts) == 3 && !slices.Contains(strings.Split(parts[2], ","), "ro") {
+					paths = append(paths, parts[0])
+				}
+			}
+			for _, v := range r.Values(section, "Mount") {
+				if from, ok := bound(v); ok {
+					paths = append(paths, from)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return !filepath.IsAbs(path) })
+}
+
+// bound returns what a value of Mount= binds from the host to be written.
+func bound(mount string) (from string, ok bool) {
+	for part := range strings.SplitSeq(mount, ",") {
+		key, value, _ := strings.Cut(part, "=")
+		switch {
+		case key == "type" && value == "bind":
+			ok = true
+		case key == "src" || key == "source":
+			from = value
+		case (key == "ro" || key == "readonly") && value != "false":
+			return "", false
+		}
+	}
+	return from, ok
+}
+
+// isAtOrBelow reports whether a path is a directory, or lies below it.
+func isAtOrBelow(path, dir string) bool {
+	rest, below := strings.CutPrefix(path, filepath.Clean(dir))
+	return below && (rest == "" || rest[0] == '/' || dir == "/")
 }
 
 // isOurs reports whether a path on the host is one that the ledger has.
@@ -112,6 +159,9 @@ func (j *joiner) strangers(dir string, ours func(path string) bool) {
 		f := Finding{Class: Foreign, Target: t, Since: changed(path), Fix: "rm " + quote(name), Detail: "lies in a directory of meshgen's"}
 		if e.IsDir() {
 			f.Target, f.Fix, f.Detail = units.Of(units.TargetDir, name), "rm --recursive "+quote(name), "a directory in one of meshgen's"
+		}
+		if strings.HasSuffix(name, "\n") {
+			f.Fix = "" // a shell drops it: what it had would be another
 		}
 		if r, ok := j.Records[t]; ok && r.State == state.Retired {
 			f.Detail = sentence(f.Detail, j.past(t))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"meshgen/internal/host"
 	"meshgen/state"
@@ -21,22 +23,19 @@ const switchFix = "meshgen switch"
 func removal(t units.Target, o host.Object) string {
 	switch t.Kind() {
 	case units.TargetContainer:
-		if o.PodName != "" {
-			return "podman pod rm --force " + quote(o.PodName)
-		}
-		return "podman rm --force --volumes " + quote(o.Name)
+		return "podman rm --force --volumes " + operand(o.Name)
 	case units.TargetPod:
-		return "podman pod rm --force " + quote(o.Name)
+		return "podman pod rm --force " + operand(o.Name)
 	}
-	return "podman " + t.Kind() + " rm " + quote(o.Name)
+	return "podman " + t.Kind() + " rm " + operand(o.Name)
 }
 
 // undefine returns the command that stops a unit and puts its definition out of
 // systemd's sight, and podman's. The text stays, under a name that neither reads.
 func (j *joiner) undefine(unit, path string) string {
-	stop := "systemctl disable --now " + quote(unit)
+	stop := "systemctl disable --now " + operand(unit)
 	if !strings.HasPrefix(path, "/etc/systemd/") {
-		stop = "systemctl stop " + quote(unit) // one that is generated cannot be disabled
+		stop = "systemctl stop " + operand(unit) // one that is generated cannot be disabled
 	}
 	return stop + " && " + putAway(path) + " && systemctl daemon-reload"
 }
@@ -49,9 +48,9 @@ func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
 	name := t.To.Name()
 	path := j.Definitions[name]
 	if t.Change == state.Masked || path == "" {
-		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", quote(name)), filepath.Join("/etc/systemd/system", name)
+		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", operand(name)), filepath.Join("/etc/systemd/system", name)
 	}
-	return putAway(path) + " && systemctl daemon-reload && systemctl restart " + quote(name), path
+	return putAway(path) + " && systemctl daemon-reload && systemctl restart " + operand(name), path
 }
 
 // refused returns the command that settles what no switch would put right by itself.
@@ -68,13 +67,38 @@ func (j *joiner) refused(t state.Transition) string {
 	return "" // the owner's to decide
 }
 
-// quote returns a word as a shell takes it for one.
+// operand is quote of what a command takes and does not look into for options.
+func operand(s string) string {
+	if strings.HasPrefix(s, "-") {
+		return "-- " + quote(s)
+	}
+	return quote(s)
+}
+
+// quote returns a word as any shell takes it for one: sh(1). Nothing in it moves a
+// terminal's cursor. Of a newline at its end the shell makes nothing.
 func quote(s string) string {
-	safe := func(r rune) bool {
+	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_+=:,./-", r)
 	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+	switch {
+	case s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0:
 		return s
+	case shows(s):
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	var octal strings.Builder
+	for i := range len(s) {
+		if r := rune(s[i]); plain(r) && r != '%' {
+			octal.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&octal, `\%03o`, s[i])
+		}
+	}
+	return `"$(printf '` + octal.String() + `')"`
+}
+
+// shows reports whether all of a text can be shown and typed.
+func shows(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -162,7 +162,7 @@ func (r *Report) portTaken(v apply.View, res units.Resource, p units.Port, s hos
 	if unit != "" && v.Units[unit].Load == "loaded" {
 		f.Also = []units.Target{units.Of(units.TargetUnit, unit)}
 		f.Detail += ", of " + unit
-		f.Fix = "systemctl stop " + quote(unit)
+		f.Fix = "systemctl stop " + operand(unit)
 	}
 	return f
 }

@@ -30,9 +30,10 @@ func Join(v apply.View) Report {
 	for _, err := range v.Unseen {
 		j.report.Unseen = append(j.report.Unseen, err.Error())
 	}
-	if s := v.Unfinished; s != nil {
-		j.report.Notes = append(j.report.Notes, fmt.Sprintf("a switch to generation %d was cut short; meshgen recover finishes or undoes it", s.Generation))
+	if words := j.underWay(); words != "" {
+		j.report.Notes = append(j.report.Notes, words)
 	}
+	j.heldBack()
 	j.drift()
 	j.dropIns()
 	j.declaredUnits()
@@ -43,7 +44,6 @@ func Join(v apply.View) Report {
 	j.definitions()
 	j.generated()
 	j.files()
-	j.heldBack()
 	j.report.sort()
 	return j.report
 }
@@ -55,7 +55,39 @@ type joiner struct {
 	declared map[units.Target]units.Resource
 	unit     map[string]state.Unit // declared
 	told     map[units.Target]bool
+	moving   map[units.Address]bool // what the switch that is under way changes
 	report   Report
+}
+
+// underWay says how it stands with a switch that has not ended. What one that runs is
+// about to do is for it to tell, and not for us.
+func (j *joiner) underWay() string {
+	s := j.Unfinished
+	switch {
+	case s == nil:
+		return ""
+	case !j.Busy:
+		return fmt.Sprintf("a switch to generation %d was cut short; meshgen recover finishes or undoes it", s.Generation)
+	}
+	j.moving = map[units.Address]bool{}
+	for _, t := range s.Transitions {
+		j.moving[t.Resource] = true
+	}
+	return fmt.Sprintf("a switch to generation %d is under way: what it moves is left out here", s.Generation)
+}
+
+// moves reports whether a finding is of what the switch that is under way moves, or of
+// a unit that it may have taken down for that.
+func (j *joiner) moves(f Finding) bool {
+	if j.moving == nil {
+		return false
+	}
+	for _, t := range append([]units.Target{f.Target}, f.Also...) {
+		if r, ok := j.Records[t]; ok && j.moving[r.Resource] {
+			return true
+		}
+	}
+	return f.Class == Stopped || j.moving[f.Resource]
 }
 
 // tell adds a finding, of which the rest is known from the ledger.
@@ -68,7 +100,9 @@ func (j *joiner) tell(f Finding) {
 		f.Resource = r.Resource
 	}
 	f.Generation = j.generationAt(f.Since)
-	j.report.add(f)
+	if !j.moves(f) {
+		j.report.add(f)
+	}
 }
 
 // generationAt returns the generation that was in force at a moment.
@@ -97,9 +131,9 @@ func (j *joiner) drift() {
 		case state.ChangedContent, state.ChangedMode, state.Directory, state.Symlink, state.Special, state.File, state.Damaged, state.Renamed, state.Remade:
 		}
 		switch {
-		case t.Decision == state.Keep:
+		case t.Decision == state.Keep && isWanted(t):
 			f.Class, f.Detail, f.Fix = Held, f.Detail+", and its policy keeps it so", ""
-		case t.Decision == state.Refuse && f.Class != Shadowed:
+		case t.Decision != state.Restore && f.Class != Shadowed:
 			f.Fix = j.refused(t)
 			if f.Fix == "" {
 				f.Detail = sentence(f.Detail, d.Hint)
@@ -110,6 +144,12 @@ func (j *joiner) drift() {
 		}
 		j.tell(f)
 	}
+}
+
+// isWanted reports whether somebody decided to keep a drift. The built-in policy keeps,
+// unasked, what it has no right to change.
+func isWanted(t state.Transition) bool {
+	return t.Policy != state.BuiltinPolicy || t.Facts["policy.drift"] == string(state.Keep)
 }
 
 // declaredUnits tells of the units that are declared and not there, or down while
@@ -132,17 +172,18 @@ func (j *joiner) declaredUnits() {
 		case seen.Load == "not-found" && seen.Up():
 			f.Class, f.Detail, f.Fix = Drifted, "runs, and systemd has lost its definition", "systemctl daemon-reload"
 		case seen.Load == "not-found":
-			f.Class, f.Detail, f.Fix = Missing, "systemd does not know it", "systemctl daemon-reload && systemctl start "+quote(u.Name)
+			f.Class, f.Detail, f.Fix = Missing, "systemd does not know it", "systemctl daemon-reload && systemctl start "+operand(u.Name)
 		case seen.Load != "loaded":
 			f.Class, f.Detail = Drifted, "systemd cannot use its definition: "+seen.Load
 			f.Fix = switchFix
 		case seen.Active == "failed":
 			f.Detail = "failed: " + cmp.Or(j.Details[u.Name].Result, "no reason is known")
-			f.Fix = "systemctl reset-failed " + quote(u.Name) + " && systemctl start " + quote(u.Name)
-		case seen.Sub == "auto-restart":
-			f.Detail, f.Fix = "starts, fails, and is started again", "journalctl -n 30 -u "+quote(u.Name)
-		case seen.Active == "inactive" && u.Wanted && !j.isDone(u):
-			f.Detail, f.Fix = "is stopped", "systemctl start "+quote(u.Name)
+			f.Fix = "systemctl reset-failed " + operand(u.Name) + " && systemctl start " + quote(u.Name)
+		case seen.Sub == "auto-restart" && j.isLooping(u):
+			f.Detail = fmt.Sprintf("fails, and is started again: %d times by now", j.Downs[u.Name].Restarts)
+			f.Fix = "journalctl -n 30 -u " + operand(u.Name)
+		case seen.Active == "inactive" && seen.Job == "" && u.Wanted && !j.isDone(u):
+			f.Detail, f.Fix = "is stopped", "systemctl start "+operand(u.Name)
 		default:
 			continue
 		}
@@ -150,11 +191,18 @@ func (j *joiner) declaredUnits() {
 	}
 }
 
-// isDone reports whether a unit that is down has done what it is for: one that runs
-// once, and has.
+// isDone reports whether a unit that is down is so rightly: it runs once, and has, or
+// its conditions do not hold.
 func (j *joiner) isDone(u state.Unit) bool {
-	d := j.Details[u.Name]
-	return d.Type == "oneshot" && d.Result == "success"
+	details, down := j.Details[u.Name], j.Downs[u.Name]
+	return down.Unmet || (details.Type == "oneshot" && details.Result == "success" && !down.Remains)
+}
+
+// isLooping reports whether a service that is about to be started again gets nowhere.
+// One that ended well is told to run anew; one that failed once, a moment ago, may do
+// so no more.
+func (j *joiner) isLooping(u state.Unit) bool {
+	return j.Details[u.Name].Result != "success" && j.Downs[u.Name].Restarts > 1
 }
 
 // declaredPods tells of pods that are gone while their units are up: the unit of a
@@ -173,7 +221,7 @@ func (j *joiner) declaredPods() {
 		if _, there := pods[t.Name()]; !there && j.Units[name].Active == "active" {
 			j.tell(Finding{
 				Class: Missing, Target: t, Also: []units.Target{units.Of(units.TargetUnit, name)}, Resource: r.Address, Owner: meshgen,
-				Detail: "the pod is gone, and its unit is up", Fix: "systemctl restart " + quote(name),
+				Detail: "the pod is gone, and its unit is up", Fix: "systemctl restart " + operand(name),
 			})
 		}
 	}
@@ -262,6 +310,9 @@ func (j *joiner) heldBack() {
 		if len(h.Taken) == 0 || in[h.Resource] {
 			continue // it waits for another that is told
 		}
+		for _, t := range h.Taken {
+			j.told[t.To] = true
+		}
 		j.report.add(Finding{
 			Class: Held, Target: h.Taken[0].To, Resource: h.Resource, Detail: "declared, and left out: " + h.Why(), Fix: h.Command(),
 			Since: j.Generation.Time, Generation: j.Generation.Number,
@@ -279,18 +330,30 @@ func (j *joiner) stranded() {
 		if _, declared := j.unit[name]; declared || j.told[t] || (!u.Stranded() && !isFailed) {
 			continue
 		}
-		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + quote(name)}
+		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + operand(name)}
 		if recorded && r.State == state.Retired {
 			f.Class, f.Owner = Stale, meshgen
 		}
 		f.Detail = limbo
 		if isFailed {
-			f.Detail, f.Fix = "failed, and has no definition any more", "systemctl reset-failed "+quote(name)
+			f.Detail, f.Fix = "failed, and has no definition any more", "systemctl reset-failed "+operand(name)
 		}
 		f.Detail = sentence(f.Detail, j.past(t))
 		j.tell(f)
 	}
 }
+
+// strange is the class of what is not ours, by its record: what the first switch sees
+// it records as found, and what comes later is foreign. Before the first there is
+// nothing that anybody could have asked for.
+func (j *joiner) strange(r state.Record) Class {
+	if r.State == state.Found || (len(j.Switches) == 0 && !j.Lost) {
+		return Found
+	}
+	return Foreign
+}
+
+const unknownPast = "the ledger never had it"
 
 const limbo = "runs, and systemd has lost its definition"
 
@@ -298,10 +361,12 @@ const limbo = "runs, and systemd has lost its definition"
 func (j *joiner) past(t units.Target) string {
 	r, ok := j.Records[t]
 	switch {
+	case !ok && j.Lost:
+		return "the ledger, which may know it, cannot be read"
 	case !ok && len(j.Switches) == 0:
 		return ""
 	case !ok:
-		return "the ledger never had it"
+		return unknownPast
 	case r.State == state.Found && r.Emissions == 0:
 		return "was there before the first switch, " + strings.TrimPrefix(r.Why, "a ")
 	case r.State == state.Retired:

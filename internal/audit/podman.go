@@ -50,7 +50,7 @@ func (j *joiner) object(t units.Target, o host.Object) {
 	if _, declared := j.declared[t]; declared || j.told[t] || r.State == state.Held || j.isDeclaredOnes(o) {
 		return
 	}
-	f := Finding{Class: Foreign, Target: t, Owner: j.owner(o), Since: o.Created, Fix: removal(t, o)}
+	f := Finding{Class: j.strange(r), Target: t, Owner: j.owner(o), Since: o.Created, Fix: removal(t, o)}
 	said := what(t, o)
 	switch {
 	case r.State == state.Live:
@@ -60,8 +60,8 @@ func (j *joiner) object(t units.Target, o host.Object) {
 		f.Class, f.Owner = Stale, meshgen
 		f.Resource, _ = units.ParseAddress(o.Labels[units.MarkLabel]) // the zero one where it is none
 		said += fmt.Sprintf(", bears meshgen's mark, of %s", o.Labels[units.MarkLabel])
-	case r.State == state.Found:
-		f.Class, f.Fix = Found, ""
+	case f.Class == Found:
+		f.Fix = ""
 	}
 	f.Detail = sentence(said, j.past(t))
 	if o.Unit != "" {
@@ -90,15 +90,23 @@ func (j *joiner) withUnit(f *Finding, t units.Target, o host.Object) {
 		if f.Fix != switchFix {
 			f.Fix = removal(t, o) // the unit ends with it, by itself
 		}
-		f.Detail = sentence(f.Detail, o.Unit+" "+limbo, j.past(unit))
+		f.Detail = sentence(f.Detail, o.Unit+" "+limbo, about(o.Unit, j.past(unit)))
 	case f.Class == Foreign:
 		if path := j.Definitions[o.Unit]; path != "" {
 			f.Fix = j.undefine(o.Unit, path)
 		} else {
-			f.Fix = "systemctl stop " + quote(o.Unit)
+			f.Fix = "systemctl stop " + operand(o.Unit)
 		}
 		f.Detail = sentence(f.Detail, "run by "+o.Unit)
 	}
+}
+
+// about says of what something is said, where there is more than one.
+func about(name, words string) string {
+	if words == "" || words == unknownPast {
+		return ""
+	}
+	return name + " " + words
 }
 
 // inPod returns the containers of a pod but for its own.

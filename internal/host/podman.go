@@ -228,16 +228,17 @@ func (p Podman) Addresses(ctx context.Context, networks []string) (map[netip.Add
 // Pods lists all pods.
 func (p Podman) Pods(ctx context.Context) ([]Object, error) {
 	var list []struct {
-		ID     string `json:"Id"`
-		Name   string
-		Labels map[string]string
+		ID      string `json:"Id"`
+		Name    string
+		Labels  map[string]string
+		Created time.Time
 	}
 	if err := p.list(ctx, &list, "pod", "ps", "--format", "json"); err != nil {
 		return nil, err
 	}
 	found := make([]Object, len(list))
 	for i, l := range list {
-		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels, Unit: l.Labels["PODMAN_SYSTEMD_UNIT"]}
+		found[i] = Object{Name: l.Name, ID: l.ID, Labels: l.Labels, Unit: l.Labels["PODMAN_SYSTEMD_UNIT"], Created: l.Created}
 	}
 	return found, nil
 }
@@ -351,6 +352,9 @@ func (p Podman) feed(ctx context.Context, stdin io.Reader, env []string, args ..
 	}
 	// A key on the terminal is for the switch, which goes on to its end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// What it started and waits for has our pipes, and ends with it.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -104,9 +104,6 @@ type Unit struct {
 	Load   string // LoadState: loaded, not-found, masked …
 	Active string // ActiveState: active, inactive, failed …
 	Sub    string // SubState
-	// Following is the unit whose state it shows, as a device under several names has
-	// it; "" for one that has a state of its own.
-	Following string
 	// Job is the type of the job that is queued for it: start, stop …; "" for none.
 	Job string
 }
@@ -156,7 +153,7 @@ func (s *Systemd) Loaded(ctx context.Context) ([]Unit, error) {
 }
 
 func unitStatus(u systemd.UnitStatus) Unit {
-	return Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState, Following: u.Followed, Job: u.JobType}
+	return Unit{Name: u.Name, Load: u.LoadState, Active: u.ActiveState, Sub: u.SubState, Job: u.JobType}
 }
 
 // Details is what systemd says of a unit beyond [Unit].
@@ -229,43 +226,27 @@ func readDetails(calls []*dbus.Call) (d Details, err error) {
 	return d, nil
 }
 
-// Provenance is what made a unit what it is, beyond the files that [Details] names,
-// and since when it is up.
-type Provenance struct {
-	DropIns   []string  // DropInPaths, in the order in which they are read
-	Transient bool      // a program made it, as systemd-run does, and it goes when it ends
-	Up        time.Time // when it last became active; zero where it never did
+// Down is what systemd says of a service that does not run, and may be right not to.
+type Down struct {
+	Unmet    bool // it was to start, and its conditions did not hold
+	Remains  bool // RemainAfterExit: it does not go down by itself
+	Restarts int  // NRestarts: how often it was started anew since somebody started it
 }
 
-// Provenance returns the provenance of the named units.
-func (s *Systemd) Provenance(ctx context.Context, names []string) (map[string]Provenance, error) {
-	return properties(ctx, s, names, readProvenance, func(string) []string {
-		return []string{"Unit.DropInPaths", "Unit.Transient", "Unit.ActiveEnterTimestamp"}
+// Downs returns that of each of the named services.
+func (s *Systemd) Downs(ctx context.Context, names []string) (map[string]Down, error) {
+	return properties(ctx, s, names, readDown, func(string) []string {
+		return []string{"Unit.ConditionResult", "Unit.ConditionTimestamp", "Service.RemainAfterExit", "Service.NRestarts"}
 	})
 }
 
-func readProvenance(calls []*dbus.Call) (p Provenance, err error) {
-	var up uint64 // microseconds since 1970
-	if err := store(calls, &p.DropIns, &p.Transient, &up); err != nil {
-		return p, err
-	}
-	if up > 0 {
-		p.Up = time.UnixMicro(int64(up))
-	}
-	return p, nil
-}
-
-// FileStates returns the UnitFileState of the named units: enabled, masked, generated,
-// transient …, and "" where there is no file. Ask for few: the first time after a
-// reload systemd looks for links to each in all directories of units, which takes it
-// longer the more units there are, and seconds for all of a thousand. A list of all
-// files takes it as long, each time.
-func (s *Systemd) FileStates(ctx context.Context, names []string) (map[string]string, error) {
-	return properties(ctx, s, names, readFileState, func(string) []string { return []string{"Unit.UnitFileState"} })
-}
-
-func readFileState(calls []*dbus.Call) (state string, err error) {
-	return state, store(calls, &state)
+func readDown(calls []*dbus.Call) (d Down, err error) {
+	var held bool
+	var tried uint64 // microseconds since 1970; 0 where it never was
+	var restarts uint32
+	err = store(calls, &held, &tried, &d.Remains, &restarts)
+	d.Unmet, d.Restarts = !held && tried > 0, int(restarts)
+	return d, err
 }
 
 // Dependents returns the units that systemd takes down with the named ones, by

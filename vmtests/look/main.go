@@ -45,13 +45,8 @@ func look(ctx context.Context, args []string) (any, error) {
 		return nil, err
 	}
 	defer systemd.Close()
-	switch args[0] {
-	case "loaded":
+	if args[0] == "loaded" {
 		return systemd.Loaded(ctx)
-	case "provenance":
-		return systemd.Provenance(ctx, args[1:])
-	case "files":
-		return systemd.FileStates(ctx, args[1:])
 	}
 	return nil, fmt.Errorf("%s: no such thing to look at", args[0])
 }
