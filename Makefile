@@ -38,7 +38,7 @@ install: build   ## the programs, the units and the header for policies, below D
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
 	install -D -m 0755 bin/meshgen-guard $(DESTDIR)$(PREFIX)/lib/meshgen/meshgen-guard
 	install -D -m 0644 policy/sdk/meshgen.h $(DESTDIR)$(PREFIX)/include/meshgen/meshgen.h
-	for unit in meshgen-recover.service meshgen-confirm.service; do \
+	for unit in meshgen-recover.service meshgen-confirm.service meshgen-audit.service meshgen-audit.timer; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 	done

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+
 	"os"
 	"strings"
 	"time"
@@ -90,22 +91,27 @@ func runAudit(cmd *cobra.Command, o *options, f auditFlags) error {
 			return err
 		}
 	}
-	code := 0
+	doc := auditDoc{Schema: schema(cmd), Report: r, Partial: r.Partial()}
+	var end error
 	switch {
 	case r.Partial():
-		code = exitFailed
+		doc.Error = "not all could be looked at: what could not is said first"
+		end = exitError{exitFailed, errors.New(doc.Error)}
 	case len(r.Findings) > 0:
-		code = exitChanges
+		end = exitError{code: exitChanges}
 	}
 	switch {
 	case f.journal:
 		err = logNews(l, r)
 	case o.json:
-		err = writeJSON(cmd.OutOrStdout(), auditDoc{Schema: "meshgen.audit/v1", Report: r, Partial: r.Partial()})
+		err = writeJSON(cmd.OutOrStdout(), doc)
 	default:
 		err = o.writeAudit(cmd, r)
 	}
-	return joinCode(err, code)
+	if err != nil {
+		return err
+	}
+	return end
 }
 
 // audit looks and joins.
@@ -139,127 +145,6 @@ func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.
 		r = r.Since(f.since)
 	}
 	return r
-}
-
-// writeAudit prints a report: what could not be seen, then the findings, each with
-// the command that settles it, then what is listed.
-func (o *options) writeAudit(cmd *cobra.Command, r audit.Report) error {
-	w := cmd.OutOrStdout()
-	var head []string
-	for _, words := range r.Unseen {
-		head = append(head, "partial: "+words)
-	}
-	head = append(head, r.Notes...)
-	head = append(head, verdict(r))
-	if err := writeText(w, strings.Join(head, "\n")); err != nil {
-		return err
-	}
-	t := table{columns: []column{
-		{}, {by: cutMiddle, weight: 2, min: 12}, {by: cutDrop, weight: 1},
-	}}
-	for _, f := range r.Findings {
-		t.rows = append(t.rows, findingRow(f))
-	}
-	if !o.quiet {
-		for _, list := range [][]audit.Finding{r.Held, r.Retained, r.Found} {
-			for _, f := range list {
-				t.rows = append(t.rows, o.listedRow(f))
-			}
-		}
-		if o.verbose {
-			for _, f := range r.Ignored {
-				t.rows = append(t.rows, o.listedRow(f))
-			}
-		}
-	}
-	return t.write(w)
-}
-
-// verdict is the answer in a line.
-func verdict(r audit.Report) string {
-	var parts []string
-	counts := r.Counts()
-	for _, c := range audit.Counted() {
-		if counts[c] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[c], c))
-		}
-	}
-	head := "nothing is here that was not asked for"
-	if len(parts) > 0 {
-		head = count(len(r.Findings), "finding") + ": " + strings.Join(parts, ", ")
-	} else if r.Partial() {
-		head = "nothing was found in what could be seen"
-	}
-	var listed []string
-	for _, l := range []struct {
-		n    int
-		word string
-	}{{len(r.Held), "held"}, {len(r.Retained), "retained"}, {len(r.Found), "found"}, {len(r.Ignored), "ignored"}} {
-		if l.n > 0 {
-			listed = append(listed, fmt.Sprintf("%d %s", l.n, l.word))
-		}
-	}
-	if len(listed) > 0 {
-		head += "; besides " + strings.Join(listed, ", ")
-	}
-	if r.Generation == 0 {
-		return head + "; no generation is in force"
-	}
-	return fmt.Sprintf("%s (generation %d)", head, r.Generation)
-}
-
-func findingRow(f audit.Finding) row {
-	t := toneLook
-	if f.Class == audit.Stale || f.Class == audit.Foreign {
-		t = toneBad
-	}
-	out := row{cells: []cell{{string(f.Class), t}, {string(f.Target), toneNone}, {began(f), toneAside}}}
-	out.below = append(out.below, note{cell{f.Detail, toneNone}, cutWrap})
-	if f.Resource.Module != "" && f.Class != audit.Foreign {
-		out.below = append(out.below, note{cell{"of " + f.Resource.String(), toneNone}, cutWrap})
-	} else if f.Owner != "" && !strings.Contains(f.Detail, f.Owner) {
-		out.below = append(out.below, note{cell{"from " + f.Owner, toneNone}, cutWrap})
-	}
-	for _, l := range f.Listens {
-		out.below = append(out.below, note{cell{"listens on " + l.String(), toneNone}, cutWrap})
-	}
-	for _, c := range f.Connects {
-		out.below = append(out.below, note{cell{"connected to " + c.To + ", of " + c.Of.String() + by(c.Process, c.PID), toneNone}, cutWrap})
-	}
-	if f.Fix != "" {
-		out.below = append(out.below, note{cell{"$ " + f.Fix, toneNone}, cutNot})
-	}
-	return out
-}
-
-func (o *options) listedRow(f audit.Finding) row {
-	out := row{cells: []cell{{string(f.Class), toneAside}, {string(f.Target), toneNone}, {began(f), toneAside}}}
-	if o.verbose || f.Class == audit.Held {
-		out.below = append(out.below, note{cell{f.Detail, toneNone}, cutWrap})
-	}
-	if f.Fix != "" {
-		out.below = append(out.below, note{cell{"$ " + f.Fix, toneNone}, cutNot})
-	}
-	return out
-}
-
-func by(process string, pid int) string {
-	if pid == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", by %s (%d)", process, pid)
-}
-
-// began says since when it is so, and which generation was in force then.
-func began(f audit.Finding) string {
-	if f.Since.IsZero() {
-		return ""
-	}
-	words := "since " + since(f.Since)
-	if f.Generation > 0 {
-		words += fmt.Sprintf(", generation %d", f.Generation)
-	}
-	return words
 }
 
 // logNews logs what is new, an entry each, and remembers what there is: to the

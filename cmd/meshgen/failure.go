@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/audit"
 	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
@@ -116,6 +117,11 @@ func writeFailure(w io.Writer, cmd *cobra.Command, err error) bool {
 func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 	s := schema(cmd)
 	switch s {
+	case "meshgen.audit/v1":
+		none := []audit.Finding{}
+		return auditDoc{Schema: s, failure: f, Report: audit.Report{
+			Findings: none, Held: none, Found: none, Retained: none, Ignored: none, Unseen: []string{}, Notes: []string{},
+		}}
 	case "meshgen.build/v1":
 		return built{Schema: s, Rejected: faults, failure: f}
 	case "meshgen.check/v1":

@@ -76,6 +76,7 @@ var troubles = []trouble{
 // arguments have each command do what it can below a root.
 var arguments = map[string][]string{
 	"adopt":    {"adopt", "file:/etc/found"},
+	"audit":    {"audit"},
 	"build":    {"build", "--output=OUT"},
 	"check":    {"check"},
 	"explain":  {"explain", "volume:m-data"},

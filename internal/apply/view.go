@@ -24,6 +24,8 @@ type View struct {
 	Layout     state.Layout
 	At         time.Time
 	Generation state.Generation // in force; Number 0 where there is none
+	// Blind says that it could not be read: what is declared is not known.
+	Blind bool
 	// Unfinished is the switch that is under way, or was cut short and has not been
 	// finished or undone. Busy says that somebody holds the node's lock.
 	Unfinished *state.Switch
@@ -112,17 +114,19 @@ func look(ctx context.Context, l state.Layout, connect Connect, patience time.Du
 		n.forget()
 	}
 	defer func() { _ = n.Close() }() // nothing was written
-	ctx, cancel := timed(ctx, patience)
+	asking, cancel := timed(ctx, patience)
 	defer cancel()
 	v.remembered(n)
 	listed := make(chan podmans, 1)
-	go func() { listed <- n.listAll(ctx) }()
-	v.units(ctx, n)
+	go func() { listed <- n.listAll(asking) }()
+	v.units(asking, n)
 	v.objects(n, <-listed)
 	if n.Systemd == nil {
 		n.Store = nil
 	}
-	v.drift(ctx, n)
+	judging, cancel := timed(ctx, patience) // podman may have used up what there was
+	defer cancel()
+	v.drift(judging, n)
 	return v
 }
 
@@ -149,6 +153,7 @@ func (v *View) remembered(n *Node) {
 	var err error
 	v.Generation, err = n.InForce()
 	v.unseen(err)
+	v.Blind = err != nil
 	if n.Ledger == nil {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ import (
 // Class says what kind of finding it is.
 type Class string
 
-// The classes. The last three are listed, and do not count.
+// All classes. The last three are listed, and do not count.
 const (
 	Stale    Class = "stale"    // ours, no longer declared, still there
 	Missing  Class = "missing"  // declared, and not there
@@ -38,8 +39,7 @@ const (
 	Retained Class = "retained" // no longer declared, and kept for the data in it
 )
 
-// Counted are the classes that count, in the order in which they are told: what runs
-// and nobody asked for comes first.
+// Counted are the classes that count, in the order in which they are told.
 func Counted() []Class { return []Class{Stale, Foreign, Missing, Stopped, Shadowed, Drifted} }
 
 // Finding is one thing that is not as the manifest says.
@@ -74,11 +74,14 @@ type Listener struct {
 	PID      int    `json:"pid,omitempty"`
 }
 
-// String is as in "tcp 0.0.0.0:3000 by gitea (1234)".
+// String is as in "tcp 0.0.0.0:3000, every address, by gitea (1234)".
 func (l Listener) String() string {
 	text := l.Protocol + " " + net.JoinHostPort(l.Address, strconv.Itoa(l.Port))
+	if a, err := netip.ParseAddr(l.Address); err == nil && a.IsUnspecified() {
+		text += ", every address"
+	}
 	if l.PID > 0 {
-		text += fmt.Sprintf(" by %s (%d)", l.Process, l.PID)
+		text += fmt.Sprintf(", by %s (%d)", l.Process, l.PID)
 	}
 	return text
 }
@@ -152,7 +155,7 @@ func (r *Report) add(f Finding) {
 	}
 }
 
-// sort puts what is connected and listens before what just lies there.
+// sort puts what is connected and what listens before what just lies there.
 func (r *Report) sort() {
 	for _, list := range []*[]Finding{&r.Findings, &r.Held, &r.Found, &r.Retained, &r.Ignored} {
 		if *list == nil {
@@ -160,6 +163,7 @@ func (r *Report) sort() {
 		}
 		slices.SortFunc(*list, func(a, b Finding) int {
 			return cmp.Or(
+				cmp.Compare(min(len(b.Connects), 1), min(len(a.Connects), 1)), cmp.Compare(min(len(b.Listens), 1), min(len(a.Listens), 1)),
 				cmp.Compare(slices.Index(Counted(), a.Class), slices.Index(Counted(), b.Class)),
 				cmp.Compare(len(b.Connects), len(a.Connects)), cmp.Compare(len(b.Listens), len(a.Listens)),
 				strings.Compare(string(a.Target), string(b.Target)),

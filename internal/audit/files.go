@@ -24,7 +24,7 @@ func (j *joiner) definitions() {
 		if f.Class == Found {
 			f.Fix = ""
 		}
-		f.Detail = sentence("defined by "+path+", "+running(j.Units[name]), j.past(t))
+		f.Detail = sentence("defined by "+path, j.running(name), j.past(t))
 		j.tell(f)
 	}
 }
@@ -62,7 +62,7 @@ func (j *joiner) generated() {
 		if a, ours := units.Mark(string(text)); err == nil && ours {
 			j.tell(Finding{
 				Class: Stale, Target: t, Resource: a, Owner: meshgen, Since: changed(j.Layout.Path(filepath.Join(dir, e.Name()))),
-				Detail: "systemd has it from a set that is not in force, " + running(j.Units[e.Name()]), Fix: "systemctl daemon-reload",
+				Detail: sentence("systemd has it from a set that is not in force", j.running(e.Name())), Fix: "systemctl daemon-reload",
 			})
 		}
 	}

@@ -48,7 +48,10 @@ func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
 	name := t.To.Name()
 	path := j.Definitions[name]
 	if t.Change == state.Masked || path == "" {
-		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", operand(name)), filepath.Join("/etc/systemd/system", name)
+		if path == "" {
+			path = filepath.Join("/run/systemd/system", name)
+		}
+		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", operand(name)), path
 	}
 	return putAway(path) + " && systemctl daemon-reload && systemctl restart " + operand(name), path
 }

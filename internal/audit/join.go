@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"meshgen/internal/apply"
-	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -100,7 +99,8 @@ func (j *joiner) tell(f Finding) {
 		f.Resource = r.Resource
 	}
 	f.Generation = j.generationAt(f.Since)
-	if !j.moves(f) {
+	unsaid := f.Class == Stale && j.Blind // it may be declared
+	if !unsaid && !j.moves(f) {
 		j.report.add(f)
 	}
 }
@@ -128,6 +128,7 @@ func (j *joiner) drift() {
 		case state.Overridden, state.Masked:
 			f.Class = Shadowed
 			f.Fix, f.Owner = j.unshadow(t)
+			f.Since = changed(j.Layout.Path(f.Owner))
 		case state.ChangedContent, state.ChangedMode, state.Directory, state.Symlink, state.Special, state.File, state.Damaged, state.Renamed, state.Remade:
 		}
 		switch {
@@ -368,7 +369,7 @@ func (j *joiner) past(t units.Target) string {
 	case !ok:
 		return unknownPast
 	case r.State == state.Found && r.Emissions == 0:
-		return "was there before the first switch, " + strings.TrimPrefix(r.Why, "a ")
+		return strings.TrimSuffix("was there before the first switch, "+r.Why, ", ")
 	case r.State == state.Retired:
 		return fmt.Sprintf("was of %s until generation %d, and was seen gone", r.Resource, r.Retired.Generation)
 	case r.State == state.Found:
@@ -382,9 +383,12 @@ func sentence(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }
 
-// running is what is said of how a unit does.
-func running(u host.Unit) string {
+// running is what is said of how a unit does; "" where systemd could not be asked.
+func (j *joiner) running(name string) string {
+	u := j.Units[name]
 	switch {
+	case len(j.Units) == 0:
+		return ""
 	case u.Up():
 		return "runs"
 	case u.Active == "failed":

@@ -229,10 +229,10 @@ func TestJoin(t *testing.T) {
 		"a container that is no longer declared": {func(v *apply.View) {
 			v.Records["container:old"] = live("container:old", address("m/container/old"))
 			v.Objects[units.TargetContainer]["old"] = host.Object{Name: "old", Image: "i:1", Running: true}
-		}, []string{"stale container:old: container of image i:1, runs, no longer declared $ meshgen switch"}},
+		}, []string{"stale container:old: a container of image i:1, runs, no longer declared $ meshgen switch"}},
 		"a container with our mark": {func(v *apply.View) {
 			v.Objects[units.TargetContainer]["old"] = host.Object{Name: "old", Image: "i:1", Labels: map[string]string{units.MarkLabel: "m/container/old"}}
-		}, []string{"stale container:old: container of image i:1, does not run, bears meshgen's mark, of m/container/old; the ledger never had it $ podman rm --force --volumes old"}},
+		}, []string{"stale container:old: a container of image i:1, does not run, bears meshgen's mark, of m/container/old; the ledger never had it $ podman rm --force --volumes old"}},
 		"a file that is no longer declared": {func(v *apply.View) {
 			v.Records["file:/etc/m/a"] = live("file:/etc/m/a", address("m/file/a"))
 			v.Generation.Resources = v.Generation.Resources[:2]
@@ -256,19 +256,19 @@ func TestJoin(t *testing.T) {
 			v.Objects[units.TargetVolume]["x"] = host.Object{Name: "x"}
 			v.Objects[units.TargetSecret]["-x y"] = host.Object{Name: "-x y"}
 		}, []string{
-			"foreign container:x: container of image i:1, runs; the ledger never had it $ podman rm --force --volumes x",
-			"foreign network:x: network; the ledger never had it $ podman network rm x",
-			"foreign secret:-x y: secret; the ledger never had it $ podman secret rm -- '-x y'",
-			"foreign volume:x: volume; the ledger never had it $ podman volume rm x",
+			"foreign container:x: a container of image i:1, runs; the ledger never had it $ podman rm --force --volumes x",
+			"foreign network:x: a network; the ledger never had it $ podman network rm x",
+			"foreign secret:-x y: a secret; the ledger never had it $ podman secret rm -- '-x y'",
+			"foreign volume:x: a volume; the ledger never had it $ podman volume rm x",
 		}},
 		"a pod with what is in it": {func(v *apply.View) {
 			v.Objects[units.TargetPod]["p"] = host.Object{Name: "p", ID: "p1"}
 			v.Objects[units.TargetContainer]["p-infra"] = host.Object{Name: "p-infra", Pod: "p1", PodName: "p", Infra: true}
 			v.Objects[units.TargetContainer]["in"] = host.Object{Name: "in", Pod: "p1", PodName: "p"}
-		}, []string{"foreign pod:p: pod; the ledger never had it $ podman pod rm --force p"}},
+		}, []string{"foreign pod:p: a pod; the ledger never had it $ podman pod rm --force p"}},
 		"a container in a pod of ours": {func(v *apply.View) {
 			v.Objects[units.TargetContainer]["in"] = host.Object{Name: "in", Image: "i:1", Pod: "2", PodName: "crew"}
-		}, []string{"foreign container:in: container of image i:1, does not run; the ledger never had it $ podman rm --force --volumes in"}},
+		}, []string{"foreign container:in: a container of image i:1, does not run; the ledger never had it $ podman rm --force --volumes in"}},
 		"podman's own, and other tools'": {func(v *apply.View) {
 			v.Objects[units.TargetContainer]["crew-infra"] = host.Object{Name: "crew-infra", Pod: "2", PodName: "crew", Infra: true}
 			v.Objects[units.TargetContainer]["buildah"] = host.Object{Name: "buildah", External: true}
@@ -277,43 +277,47 @@ func TestJoin(t *testing.T) {
 		"a volume that nobody has": {func(v *apply.View) {
 			v.Objects[units.TargetVolume]["0f"] = host.Object{Name: "0f", Anonymous: true}
 			v.Unused = map[string]bool{"0f": true}
-		}, []string{"foreign volume:0f: volume without a name, which no container uses; the ledger never had it $ podman volume rm 0f"}},
+		}, []string{"foreign volume:0f: a volume without a name, which no container uses; the ledger never had it $ podman volume rm 0f"}},
 		"found, and anew under its name": {func(v *apply.View) {
 			v.Records["container:x"] = state.Record{Target: "container:x", State: state.Found, Why: "a container"}
 			v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", ID: "new", Image: "i:1", Running: true}
-		}, []string{"found container:x: container of image i:1, runs; was there before the first switch, container"}},
+		}, []string{"found container:x: a container of image i:1, runs; was there before the first switch, a container"}},
 		"found, and its unit has lost its definition": {func(v *apply.View) {
 			v.Records["unit:x.service"] = state.Record{Target: "unit:x.service", State: state.Found, Why: "defined by /etc/x"}
 			v.Records["container:x"] = state.Record{Target: "container:x", State: state.Found}
 			v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", Image: "i:1", Running: true, Unit: "x.service"}
 			v.Units["x.service"] = host.Unit{Name: "x.service", Load: "not-found", Active: "active"}
 		}, []string{
-			"foreign container:x: container of image i:1, runs; was there before the first switch, ; x.service runs, and systemd has lost its definition; " +
+			"foreign container:x: a container of image i:1, runs; was there before the first switch; x.service runs, and systemd has lost its definition; " +
 				"x.service was there before the first switch, defined by /etc/x $ podman rm --force --volumes x",
 		}},
 		"before the first switch": {func(v *apply.View) {
 			*v = apply.View{Layout: v.Layout, Objects: v.Objects, Definitions: map[string]string{"x.service": "/etc/systemd/system/x.service"}}
 		}, []string{
-			"found container:web: container of image , runs", "found pod:crew: pod",
-			"found unit:x.service: defined by /etc/systemd/system/x.service, does not run",
+			"found container:web: a container of image , runs", "found pod:crew: a pod",
+			"found unit:x.service: defined by /etc/systemd/system/x.service",
 		}},
 		"the ledger is lost": {func(v *apply.View) {
 			v.Records, v.Switches, v.Lost = nil, nil, true
 			v.Objects[units.TargetNetwork]["x"] = host.Object{Name: "x"}
-		}, []string{"foreign network:x: network; the ledger, which may know it, cannot be read $ podman network rm x"}},
+		}, []string{"foreign network:x: a network; the ledger, which may know it, cannot be read $ podman network rm x"}},
+		"what is declared cannot be read": {func(v *apply.View) {
+			v.Generation, v.Blind = state.Generation{}, true
+			v.Objects[units.TargetNetwork]["x"] = host.Object{Name: "x"}
+		}, []string{"foreign network:x: a network; the ledger never had it $ podman network rm x"}},
 		"run by a unit of the owner's": {func(v *apply.View) {
 			v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", Image: "i:1", Running: true, Unit: "-x.service"}
 			v.Units["-x.service"] = host.Unit{Name: "-x.service", Load: "loaded", Active: "active"}
 			v.Definitions["-x.service"] = "/etc/containers/systemd/x.container"
 		}, []string{
-			"foreign container:x: container of image i:1, runs; the ledger never had it; run by -x.service $ " +
+			"foreign container:x: a container of image i:1, runs; the ledger never had it; run by -x.service $ " +
 				"systemctl stop -- -x.service && mv /etc/containers/systemd/x.container /etc/containers/systemd/x.container.off && systemctl daemon-reload",
 		}},
 		"a unit file": {func(v *apply.View) {
 			v.Definitions["x.service"] = "/etc/systemd/system/x.service"
 			v.Definitions["packaged.service"] = "/usr/share/containers/systemd/packaged.container"
 		}, []string{
-			"foreign unit:x.service: defined by /etc/systemd/system/x.service, does not run; the ledger never had it $ " +
+			"foreign unit:x.service: defined by /etc/systemd/system/x.service; does not run; the ledger never had it $ " +
 				"systemctl disable --now x.service && mv /etc/systemd/system/x.service /etc/systemd/system/x.service.off && systemctl daemon-reload",
 		}},
 		"a unit that has lost its definition": {func(v *apply.View) {
@@ -366,7 +370,7 @@ func TestJoin(t *testing.T) {
 			v.Records["container:old"] = live("container:old", address("m/container/old"))
 			v.Objects[units.TargetContainer]["old"] = host.Object{Name: "old"}
 			v.Objects[units.TargetNetwork]["x"] = host.Object{Name: "x"}
-		}, []string{"foreign network:x: network; the ledger never had it $ podman network rm x"}},
+		}, []string{"foreign network:x: a network; the ledger never had it $ podman network rm x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := viewOf(t)
@@ -400,7 +404,7 @@ func TestFindingHasWhatIsKnown(t *testing.T) {
 	}
 	want := Finding{
 		Class: Foreign, Target: "container:x", Owner: "compose project shop", Since: begin.Add(5 * time.Minute), Generation: 3,
-		Listens: []Listener{}, Detail: "container of image i:1, does not run; the ledger never had it", Fix: "podman rm --force --volumes x",
+		Listens: []Listener{}, Detail: "a container of image i:1, does not run; the ledger never had it", Fix: "podman rm --force --volumes x",
 	}
 	if diff := cmp.Diff([]Finding{want}, Join(v).Findings); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -439,14 +443,14 @@ func TestNotesSayHowASwitchStands(t *testing.T) {
 	}
 }
 
-// What listens and is connected comes first, then by name, in the order of the classes.
+// What is connected comes first, then what listens, then by class and by name.
 func TestSort(t *testing.T) {
 	finding := func(class Class, target units.Target, listens, connects int) Finding {
 		return Finding{Class: class, Target: target, Listens: make([]Listener, listens), Connects: make([]Connection, connects)}
 	}
 	want := []Finding{
-		finding(Stale, "z", 0, 0),
-		finding(Foreign, "c", 0, 1), finding(Foreign, "d", 2, 0), finding(Foreign, "e", 1, 0), finding(Foreign, "a", 0, 0), finding(Foreign, "b", 0, 0),
+		finding(Foreign, "c", 0, 1), finding(Foreign, "d", 2, 0), finding(Foreign, "e", 1, 0), finding(Drifted, "p", 1, 0),
+		finding(Stale, "z", 0, 0), finding(Foreign, "a", 0, 0), finding(Foreign, "b", 0, 0),
 		finding(Missing, "a", 0, 0), finding(Stopped, "a", 0, 0), finding(Shadowed, "a", 0, 0), finding(Drifted, "a", 0, 0),
 	}
 	for range 20 {

@@ -135,13 +135,13 @@ func what(t units.Target, o host.Object) string {
 		if o.Running {
 			does = "runs"
 		}
-		return fmt.Sprintf("container of image %s, %s", o.Image, does)
+		return fmt.Sprintf("a container of image %s, %s", o.Image, does)
 	case units.TargetVolume:
 		if o.Anonymous {
-			return "volume without a name, which no container uses"
+			return "a volume without a name, which no container uses"
 		}
 	}
-	return t.Kind()
+	return "a " + t.Kind()
 }
 
 // owner says who has an object that is not ours.

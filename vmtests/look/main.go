@@ -4,8 +4,6 @@
 //	look listening [PID]      the sockets that listen, and who has them
 //	look established [PID]    those that are connected
 //	look loaded               the units that systemd has in memory
-//	look provenance UNIT...   what made them what they are
-//	look files UNIT...        the states of their files
 package main
 
 import (

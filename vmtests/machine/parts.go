@@ -102,6 +102,8 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 	p.programs = map[string]string{
 		"/usr/lib/systemd/system/meshgen-recover.service": filepath.Join(packaged, "meshgen-recover.service"),
 		"/usr/lib/systemd/system/meshgen-confirm.service": filepath.Join(packaged, "meshgen-confirm.service"),
+		"/usr/lib/systemd/system/meshgen-audit.service":   filepath.Join(packaged, "meshgen-audit.service"),
+		"/usr/lib/systemd/system/meshgen-audit.timer":     filepath.Join(packaged, "meshgen-audit.timer"),
 		"/usr/bin/meshgen": filepath.Join(dir, "meshgen"),
 		"/usr/bin/look":    filepath.Join(dir, "look"),
 		"/usr/lib/systemd/system-generators/meshgen-generator": filepath.Join(dir, "meshgen-generator"),
