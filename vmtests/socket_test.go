@@ -4,7 +4,6 @@ package vmtests
 
 import (
 	"encoding/json"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"

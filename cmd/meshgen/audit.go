@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-
 	"os"
 	"strings"
 	"time"

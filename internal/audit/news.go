@@ -74,7 +74,7 @@ func recall(path string) (all []known, err error) {
 		return nil, fmt.Errorf("what was found before: %w", err)
 	}
 	if json.Unmarshal(text, &all) != nil {
-		return nil, nil
+		all = nil
 	}
 	return all, nil
 }

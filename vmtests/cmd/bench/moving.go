@@ -72,6 +72,12 @@ func (b *bench) nothingRunning(ctx context.Context, m *machine.Machine, n int) e
 	b.rows = append(b.rows, row{
 		what: nothingToDoRunning, size: n, ours: ours, yardstick: "podman ps", theirs: theirs, budget: nothingBudget(n),
 	})
+	ours, theirs, _, err = b.sideBySide(ctx, m, plainly,
+		[]string{"meshgen", "audit", "--quiet"}, []string{"podman", "ps", "--all", "--format", "json"}, b.runs)
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows, row{what: auditRunning, size: n, ours: ours, yardstick: "podman ps -a", theirs: theirs, budget: auditBudget})
 	return nil
 }
 

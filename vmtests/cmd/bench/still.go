@@ -16,6 +16,8 @@ const (
 	nothingToDo         = "switch with nothing to do"
 	nothingToDoRunning  = "switch with nothing to do, real containers"
 	nothingToDoMemory   = "switch with nothing to do, memory"
+	auditTime           = "audit, 2,000 sockets"
+	auditRunning        = "audit, real containers"
 	buildTime           = "build"
 	buildMemory         = "build, memory"
 	firstSwitchSyncs    = "first switch, syncs"
@@ -32,7 +34,7 @@ const (
 func figures() []string {
 	return []string{
 		bootGenerator, bootGeneratorTenth, bootGeneratorMemory, nothingToDo, nothingToDoRunning, nothingToDoMemory, nothingToDoSyncs,
-		firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
+		auditTime, auditRunning, firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
 		firstDecision, laterDecision, firstDecisionGo, laterDecisionGo,
 	}
 }
@@ -78,7 +80,7 @@ func (b *bench) still(ctx context.Context, n int) (err error) {
 		return err
 	}
 	b.rows = append(b.rows, row{what: nothingToDoSyncs, size: n, ours: count(syncs)})
-	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.builds} {
+	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.audits, b.builds} {
 		if err := measure(ctx, m, n); err != nil {
 			return err
 		}
@@ -121,6 +123,41 @@ func nothingBudget(n int) float64 {
 		return 30
 	}
 	return 100
+}
+
+// sockets has systemd listen on that many ports, as a distribution's socket unit.
+const sockets = `set -e
+cd /usr/lib/systemd/system
+{ echo '[Socket]'; seq -f 'ListenStream=127.0.0.1:%.0f' 20000 21999; } >many.socket
+printf '[Service]\nExecStart=sleep infinity\n' >many.service
+systemctl daemon-reload
+systemctl start many.socket
+`
+
+// auditBudget is what an audit may take, in milliseconds.
+const auditBudget = 1000
+
+// audited is an audit whatever it finds: a stub makes no containers.
+func audited() []string {
+	return []string{"sh", "-c", "meshgen audit --quiet >/dev/null || test $? = 10"}
+}
+
+// audits measures an audit among 2,000 sockets, beside the two looks that it joins.
+func (b *bench) audits(ctx context.Context, m *machine.Machine, n int) error {
+	if _, err := m.Run(ctx, "sh", "-c", sockets); err != nil {
+		return err
+	}
+	for yardstick, their := range map[string][]string{
+		"ss -tulpn": {"ss", "-tulpn"}, "podman ps -a": {"podman.real", "ps", "--all", "--format", "json"},
+	} {
+		ours, theirs, _, err := b.sideBySide(ctx, m, plainly, audited(), their, b.runs)
+		if err != nil {
+			return err
+		}
+		b.rows = append(b.rows, row{what: auditTime, size: n, ours: ours, yardstick: yardstick, theirs: theirs, budget: auditBudget})
+	}
+	_, err := m.Run(ctx, "systemctl", "stop", "many.socket")
+	return err
 }
 
 // builds measures what reads the whole manifest, beside a dry run of podman's
