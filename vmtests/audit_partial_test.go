@@ -73,7 +73,7 @@ modules: m: files: f: {path: "/etc/m/f", content: "x"}
 		{
 			name: "everything is to be ignored", before: `echo 'package mesh
 audit: ignore: ["*:*", "container:la?e"]' >` + Manifest + "/ignore.cue",
-			after: "rm " + Manifest + "/ignore.cue", unseen: `not followed: ignore.cue:2:17: audit.ignore[0]: "*:*" fits everything`, want: []string{unit, file},
+			after: "rm " + Manifest + "/ignore.cue", unseen: `what is to be ignored: ignore.cue:2:17: audit.ignore[0]: "*:*" fits everything`, want: []string{unit, file},
 		},
 		{name: "not root", env: "-- setpriv --reuid=65534 --clear-groups", unseen: "not root: ", want: []string{unit}},
 	} {

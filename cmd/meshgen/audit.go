@@ -126,7 +126,7 @@ func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.
 	patterns, err := modules.Ignored(o.manifestDir(l))
 	if faults := faultsOf(err); len(faults) > 0 {
 		for _, f := range faults {
-			r.Unseen = append(r.Unseen, "not followed: "+f.Error())
+			r.Unseen = append(r.Unseen, "what is to be ignored: "+f.Error())
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.Unseen = append(r.Unseen, "what is to be ignored: "+err.Error())
@@ -137,6 +137,9 @@ func (o *options) audit(cmd *cobra.Command, l state.Layout, f auditFlags) audit.
 	}
 	r.Ignore(texts)
 	r.Gather()
+	if l.Root != "/" {
+		r.Unfix()
+	}
 	if words := o.astray(l, v.Generation); words != "" {
 		r.Notes = append(r.Notes, words)
 	}

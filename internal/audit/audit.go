@@ -138,6 +138,16 @@ func (r Report) Since(n int) Report {
 	return r
 }
 
+// Unfix takes the commands out: what they name is below another root, and a shell would
+// take it for what this machine has by that name.
+func (r *Report) Unfix() {
+	for _, list := range [][]Finding{r.Findings, r.Held, r.Found, r.Retained, r.Ignored} {
+		for i := range list {
+			list[i].Fix = ""
+		}
+	}
+}
+
 // add puts a finding where its class belongs.
 func (r *Report) add(f Finding) {
 	if f.Listens == nil {

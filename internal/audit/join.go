@@ -98,7 +98,9 @@ func (j *joiner) tell(f Finding) {
 	if r, ok := j.Records[f.Target]; ok && f.Resource == (units.Address{}) && r.State != state.Found {
 		f.Resource = r.Resource
 	}
-	f.Generation = j.generationAt(f.Since)
+	if f.Class != Found { // that was before the first
+		f.Generation = j.generationAt(f.Since)
+	}
 	unsaid := f.Class == Stale && j.Blind // it may be declared
 	if !unsaid && !j.moves(f) {
 		j.report.add(f)
@@ -109,8 +111,11 @@ func (j *joiner) tell(f Finding) {
 func (j *joiner) generationAt(t time.Time) int {
 	number := 0
 	for _, s := range j.Switches {
-		// podman tells no more than the second.
-		if !s.End.IsZero() && !s.End.Truncate(time.Second).After(t) && (s.Result == state.Done || s.Result == state.Failed) {
+		end := s.End
+		if t.Nanosecond() == 0 {
+			end = end.Truncate(time.Second) // podman tells no more than that
+		}
+		if !s.End.IsZero() && !end.After(t) && (s.Result == state.Done || s.Result == state.Failed) {
 			number = s.Generation
 		}
 	}

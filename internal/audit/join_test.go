@@ -426,6 +426,9 @@ func TestGenerationAt(t *testing.T) {
 	if got := j.generationAt(begin); got != 1 {
 		t.Errorf("in the second of the switch: generation %d, want 1", got)
 	}
+	if got := j.generationAt(begin.Add(500 * time.Millisecond)); got != 0 {
+		t.Errorf("in the second of the switch, by the clock of files: generation %d, want 0", got)
+	}
 	if got := j.generationAt(time.Time{}); got != 0 {
 		t.Errorf("at no time: generation %d, want 0", got)
 	}
