@@ -40,7 +40,7 @@ func TestAuditRaisesNoFalseAlarm(t *testing.T) {
 	manifest := func(content string) string {
 		return single(`
 	containers: {
-		app: Container: {Image: "localhost/probe:1", Network: ["net"], Volume: ["/etc/app:/config", "/anonymous"], HealthCmd: "/probe exit 0", HealthInterval: "1s", PublishPort: ["8081:80"]}
+		app: Container: {Image: "localhost/probe:1", Network: ["net"], Volume: ["/etc/app:/config", "/anonymous"], HealthCmd: "probe exit 0", HealthInterval: "1s", PublishPort: ["8081:80"]}
 		gone: {Container: {Image: "localhost/probe:1", Network: "none"}, Unit: ConditionPathExists: "/run/wanted"}
 	}
 	pods: crew: Pod: PublishPort: ["8080:80"]

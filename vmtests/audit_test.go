@@ -186,7 +186,7 @@ func TestAuditOfACleanMachineFindsNothing(t *testing.T) {
 	v.WriteManifest(single(`
 	containers: {
 		x: Container: {Image: "localhost/probe:1", HealthCmd: "none"}
-		healthy: Container: {Image: "localhost/probe:1", HealthCmd: "/probe exit 0", HealthInterval: "1s"}
+		healthy: Container: {Image: "localhost/probe:1", HealthCmd: "probe exit 0", HealthInterval: "1s"}
 		joined: Container: {Image: "localhost/probe:1", Pod: "crew", Volume: "/anonymous"}
 	}
 	pods: crew: Pod: PublishPort: ["8080:80"]

@@ -49,7 +49,10 @@ func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
 	path := j.Definitions[name]
 	if t.Change == state.Masked || path == "" {
 		if path == "" {
-			path = filepath.Join("/run/systemd/system", name)
+			path = filepath.Join("/etc/systemd/system", name)
+			if !lies(j.Layout.Path(path)) {
+				path = filepath.Join("/run/systemd/system", name)
+			}
 		}
 		return fmt.Sprintf("systemctl unmask %s && systemctl unmask --runtime %[1]s && systemctl start %[1]s", operand(name)), path
 	}
