@@ -19,6 +19,7 @@ import (
 	"meshgen/internal/durable"
 	"meshgen/modules"
 	"meshgen/state"
+	"meshgen/units"
 )
 
 // auditDoc is the JSON form of an audit.
@@ -192,6 +193,9 @@ func fieldsOf(f audit.Finding) map[string]string {
 	}
 	if f.Resource.Module != "" {
 		fields["MESHGEN_RESOURCE"] = f.Resource.String()
+	}
+	if f.Target.Kind() == units.TargetUnit {
+		fields["OBJECT_SYSTEMD_UNIT"] = f.Target.Name() // so that systemctl status shows it
 	}
 	var listens []string
 	for _, l := range f.Listens {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"meshgen/internal/apply"
 	"meshgen/internal/host"
@@ -66,11 +67,7 @@ func hear(v apply.View, listening []host.Socket) hearing {
 		if id := host.ContainerOf(s.Cgroup); id != "" {
 			h.byContainer[id] = append(h.byContainer[id], s)
 		}
-		unit := host.UnitOf(s.Cgroup)
-		if s.PID == 1 {
-			unit = host.UnitOf(s.Maker) // systemd listens for a socket unit
-		}
-		h.byUnit[unit] = append(h.byUnit[unit], s)
+		h.byUnit[unitOf(s)] = append(h.byUnit[unitOf(s)], s)
 	}
 	return h
 }
@@ -155,16 +152,43 @@ func (r *Report) ports(v apply.View, h hearing) {
 
 func (r *Report) portTaken(v apply.View, res units.Resource, p units.Port, s host.Socket, l Listener) Finding {
 	f := Finding{Class: Foreign, Target: p.Target(), Resource: res.Address, Listens: []Listener{l}}
-	unit := host.UnitOf(s.Cgroup)
-	f.Owner = unit
 	f.Detail = "declared for " + res.Address.String() + ", and " + s.Command + " listens on it"
-	f.Fix = "kill " + strconv.Itoa(s.PID)
-	if unit != "" && v.Units[unit].Load == "loaded" {
-		f.Also = []units.Target{units.Of(units.TargetUnit, unit)}
+	unit := unitOf(s)
+	container := ""
+	for _, o := range v.Objects[units.TargetContainer] {
+		if o.ID != "" && o.ID == host.ContainerOf(s.Cgroup) {
+			container = o.Name
+		}
+	}
+	switch {
+	case container != "":
+		f.Owner, f.Also = container, []units.Target{units.Of(units.TargetContainer, container)}
+		f.Detail += ", of container " + container
+		f.Fix = "podman stop " + operand(container)
+	case isStoppable(unit) && v.Units[unit].Load == "loaded":
+		f.Owner, f.Also = unit, []units.Target{units.Of(units.TargetUnit, unit)}
 		f.Detail += ", of " + unit
 		f.Fix = "systemctl stop " + operand(unit)
+	case s.PID > 1:
+		f.Owner = unit
+		f.Fix = "kill " + strconv.Itoa(s.PID)
 	}
 	return f
+}
+
+// unitOf returns the unit that has a socket. What systemd listens on it does for the
+// socket unit that it made that for.
+func unitOf(s host.Socket) string {
+	if s.PID == 1 {
+		return host.UnitOf(s.Maker)
+	}
+	return host.UnitOf(s.Cgroup)
+}
+
+// isStoppable reports whether to stop a unit ends no more than what it is for: it is
+// neither a user's manager nor a session, in which there is all that the user does.
+func isStoppable(unit string) bool {
+	return strings.HasSuffix(unit, ".socket") || strings.HasSuffix(unit, ".service") && !strings.HasPrefix(unit, "user@")
 }
 
 func portOf(s host.Socket) units.Port {
