@@ -176,6 +176,16 @@ func TestAuditHasEachOfEverythingAndNothingElse(t *testing.T) {
 			t.Errorf("something is not known: %+v", f)
 		}
 	}
+
+	// Each command, typed as it is printed, settles what it is for.
+	for _, f := range report.Findings {
+		if r := v.Exec("sh", "-ec", f.Fix); r.Code != 0 {
+			t.Errorf("%s: exit %d\n%s%s", f.Fix, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	if left := v.auditOf(0); len(left.Findings) > 0 {
+		t.Errorf("left: %q", classes(left.Findings))
+	}
 }
 
 // What a distribution ships, what podman makes for itself, and what is none of

@@ -75,21 +75,14 @@ func runAudit(cmd *cobra.Command, o *options, f auditFlags) error {
 	switch {
 	case f.since < 0:
 		return usage(cmd, fmt.Errorf("--since %d: no generation", f.since))
+	case f.since > 0 && f.journal:
+		return usage(cmd, errors.New("--since and --journal: what is left out would be new the next time"))
 	case f.patience <= 0:
 		return usage(cmd, fmt.Errorf("--timeout %s: want more than 0", f.patience))
 	}
 	r := o.audit(cmd, l, f)
 	if err := cmd.Context().Err(); err != nil {
 		return err
-	}
-	if f.prometheus != "" {
-		var text bytes.Buffer
-		if err := audit.WritePrometheus(&text, r); err != nil {
-			return err
-		}
-		if err := durable.WriteFile(f.prometheus, text.Bytes(), 0o644); err != nil {
-			return err
-		}
 	}
 	doc := auditDoc{Schema: schema(cmd), Report: r, Partial: r.Partial()}
 	var end error
@@ -108,10 +101,23 @@ func runAudit(cmd *cobra.Command, o *options, f auditFlags) error {
 	default:
 		err = o.writeAudit(cmd, r)
 	}
+	if f.prometheus != "" {
+		err = errors.Join(err, writePrometheus(f.prometheus, r))
+	}
 	if err != nil {
 		return err
 	}
 	return end
+}
+
+// writePrometheus replaces the file at a path, so that who reads it has all of one
+// audit.
+func writePrometheus(path string, r audit.Report) error {
+	var text bytes.Buffer
+	if err := audit.WritePrometheus(&text, r); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, text.Bytes(), 0o644)
 }
 
 // audit looks and joins.

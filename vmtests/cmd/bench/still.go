@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"meshgen/vmtests/machine"
 )
@@ -147,10 +149,11 @@ func (b *bench) audits(ctx context.Context, m *machine.Machine, n int) error {
 	if _, err := m.Run(ctx, "sh", "-c", sockets); err != nil {
 		return err
 	}
-	for yardstick, their := range map[string][]string{
-		"ss -tulpn": {"ss", "-tulpn"}, "podman ps -a": {"podman.real", "ps", "--all", "--format", "json"},
-	} {
-		ours, theirs, _, err := b.sideBySide(ctx, m, plainly, audited(), their, b.runs)
+	yardsticks := map[string][]string{
+		"podman ps -a": {"podman.real", "ps", "--all", "--format", "json"}, "ss -tulpn": {"ss", "-tulpn"},
+	}
+	for _, yardstick := range slices.Sorted(maps.Keys(yardsticks)) {
+		ours, theirs, _, err := b.sideBySide(ctx, m, plainly, audited(), yardsticks[yardstick], b.runs)
 		if err != nil {
 			return err
 		}
