@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,7 +254,7 @@ func (c *caller) sockets(ctx context.Context, ids []string) ([]host.Socket, erro
 	for _, pid := range pids {
 		namespace, err := host.NetworkNamespace(pid)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, unlessEnded(err))
 			continue
 		}
 		if slices.Contains(seen, namespace) {
@@ -265,12 +266,21 @@ func (c *caller) sockets(ctx context.Context, ids []string) ([]host.Socket, erro
 			if found, err = host.Sockets(ctx, pid, host.Established); err == nil {
 				err = host.FindProcesses(ctx, found)
 			}
-			errs = append(errs, err)
+			errs = append(errs, unlessEnded(err))
 			c.established[namespace] = found
 		}
 		all = append(all, found...)
 	}
 	return all, errors.Join(errs...)
+}
+
+// unlessEnded returns no error where a container has ended since podman listed it: it
+// is connected to nothing.
+func unlessEnded(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // of returns the declared resource that the other end of a connection is.

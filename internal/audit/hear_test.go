@@ -111,3 +111,13 @@ func TestNothingIsHeardBelowAnotherRoot(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// A container that has ended since podman listed it makes no audit partial.
+func TestAContainerThatHasEndedIsHeardOfNoMore(t *testing.T) {
+	v := viewOf(t)
+	v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", ID: "x1", PID: 1 << 30} // above any process's
+	c := caller{view: v, established: map[uint64][]host.Socket{}}
+	if _, err := c.sockets(t.Context(), []string{"x1"}); err != nil {
+		t.Error(err)
+	}
+}
