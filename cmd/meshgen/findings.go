@@ -152,9 +152,9 @@ func began(f audit.Finding) string {
 	if f.Since.IsZero() {
 		return ""
 	}
-	words := "since " + since(f.Since)
+	words := since(f.Since)
 	if f.Generation > 0 {
-		words += fmt.Sprintf(", in generation %d", f.Generation)
+		words += fmt.Sprintf(", generation %d", f.Generation)
 	}
 	return words
 }
