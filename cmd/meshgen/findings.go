@@ -34,7 +34,7 @@ func auditHead(r audit.Report) string {
 }
 
 func (o *options) auditTable(r audit.Report) table {
-	t := table{columns: []column{{}, {by: cutMiddle, weight: 2, min: 12}, {by: cutWrap, weight: 1, min: 26}}}
+	t := table{columns: []column{{}, {by: cutMiddle, weight: 2, min: 48}, {by: cutWrap, weight: 1, min: 48}}}
 	for _, f := range r.Findings {
 		t.rows = append(t.rows, findingRow(f))
 	}

@@ -17,7 +17,7 @@ import (
 // behind, and one of most of what else there can be. A process and a file have names
 // that somebody chose to be taken for a command.
 func night() audit.Report {
-	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.Local) // as it is shown
 	db := units.Address{Module: "forge", Kind: units.KindContainer, ID: "db"}
 	config := units.Address{Module: "forge", Kind: units.KindFile, ID: "app.ini"}
 	return audit.Report{

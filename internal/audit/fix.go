@@ -63,7 +63,7 @@ func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
 func (j *joiner) refused(t state.Transition) string {
 	name := quote(t.To.Name())
 	switch {
-	case t.Change == state.Directory || t.Change == state.Remade && t.To.Kind() == units.TargetFile:
+	case t.Change == state.Directory || t.Change == state.File || t.Change == state.Remade && t.To.Kind() == units.TargetFile:
 		return "mv " + name + " " + quote(t.To.Name()+".off") + " && " + switchFix
 	case t.To.Kind() == units.TargetVolume && t.Change == state.Gone:
 		return "" // its data has to come from somewhere

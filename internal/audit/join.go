@@ -145,7 +145,7 @@ func (j *joiner) drift() {
 				f.Detail = sentence(f.Detail, d.Hint)
 			}
 		}
-		if t.To.Kind() == units.TargetFile {
+		if kind := t.To.Kind(); kind == units.TargetFile || kind == units.TargetDir {
 			f.Since = changed(j.Layout.Path(t.To.Name()))
 		}
 		j.tell(f)

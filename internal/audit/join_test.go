@@ -186,6 +186,9 @@ func TestJoin(t *testing.T) {
 		"a directory in its place": {func(v *apply.View) {
 			v.Drift = []apply.Drift{drifted(state.Directory, "file:/etc/m/a", state.Refuse)}
 		}, []string{"drifted file:/etc/m/a: is so $ mv /etc/m/a /etc/m/a.off && meshgen switch"}},
+		"a file in a directory's place": {func(v *apply.View) {
+			v.Drift = []apply.Drift{drifted(state.File, "dir:/srv/data", state.Refuse)}
+		}, []string{"drifted dir:/srv/data: is so $ mv /srv/data /srv/data.off && meshgen switch"}},
 		"another container has its name": {func(v *apply.View) {
 			v.Drift = []apply.Drift{drifted(state.Remade, "container:web", state.Keep)}
 		}, []string{"drifted container:web: is so $ podman container rm --force web && meshgen switch"}},
