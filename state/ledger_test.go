@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -355,6 +356,40 @@ func TestLockNamesItsHolder(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who asks for the holder of the lock keeps nobody from taking it.
+func TestLockIsTakenPastThoseWhoAsk(t *testing.T) {
+	l := NewLayout(t.TempDir(), "")
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					Holder(l)
+				}
+			}
+		})
+	}
+	for range 200 {
+		k, err := Acquire(l)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		if _, held := Holder(l); !held {
+			t.Error("nobody is said to hold the lock that is held")
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	asking.Wait()
 }
 
 func TestLockThatCannotBeMadeIsNamedOnce(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,8 +53,7 @@ func Acquire(l Layout) (*Lock, error) {
 	if err != nil {
 		return nil, unwritable(l.State, fmt.Errorf("%s: open: %w", l.Lock(), cause(err)))
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	if err = lock(f); errors.Is(err, unix.EWOULDBLOCK) {
 		err = &LockedError{Path: l.Lock(), PID: holder(f)}
 	} else if err != nil {
 		err = fmt.Errorf("%s: lock: %w", l.Lock(), err)
@@ -66,6 +66,21 @@ func Acquire(l Layout) (*Lock, error) {
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return &Lock{file: f}, nil
+}
+
+// lock takes the lock of a file, past those who only ask for its holder: they share it
+// for an instant, as no holder does.
+func lock(f *os.File) error {
+	for tries := 100; ; tries-- {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || tries == 0 {
+			return err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+			return err
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 // Holder returns the process that holds the lock; held is false where none does
