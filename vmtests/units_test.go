@@ -288,3 +288,30 @@ func TestManyUnitsAtOnce(t *testing.T) {
 		t.Errorf("%s units are up", n)
 	}
 }
+
+// A unit whose conditions do not hold is not started, as its owner wrote it: the set
+// stands, and there is nothing more to do.
+func TestUnitWhoseConditionsDoNotHold(t *testing.T) {
+	v := Boot(t)
+	manifest := func(n int) string {
+		return single(fmt.Sprintf(`
+	containers: x: {Unit: ConditionPathExists: "/root/go", Container: {Image: "localhost/probe:1", Network: "none", Environment: N: "%d"}}
+	units: "y.socket": {Unit: ConditionPathExists: "/root/go", Socket: ListenStream: "7070"}
+	units: "y.service": Service: ExecStart: "/usr/bin/sleep infinity"`, n))
+	}
+	for n := range 2 {
+		v.WriteManifest(manifest(n))
+		v.Switch()
+		v.mustRun()
+		if r := v.Exec("meshgen", "plan", "--exit-code"); r.Code != 0 {
+			t.Errorf("plan: %+v", r)
+		}
+		if report := v.auditOf(0); len(report.Findings) > 0 {
+			t.Errorf("audit: %+v", report.Findings)
+		}
+	}
+	v.Run("touch", "/root/go")
+	v.WriteManifest(manifest(2))
+	v.Switch()
+	v.mustRun("m-x")
+}

@@ -417,12 +417,16 @@ func (m *move) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	downs, err := m.node.Systemd.Downs(ctx, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name].Up() }))
+	if err != nil {
+		return err
+	}
 	var started []state.Event
 	for _, u := range m.to.Units {
 		if !slices.Contains(names, u.Name) || u.Name == m.plan.Last.Unit || found[u.Name].Load == "masked" {
 			continue
 		}
-		err := m.verdict(u.Name, found[u.Name], details[u.Name])
+		err := m.verdict(u.Name, found[u.Name], details[u.Name], downs[u.Name])
 		if err != nil {
 			m.progress(Event{Step: Step{Op: "confirm", Target: units.Of(units.TargetUnit, u.Name)}, Ended: true, Err: err})
 			m.fail(u.Name, err)
@@ -454,8 +458,9 @@ func (m *move) settle(ctx context.Context) error {
 	}
 }
 
-// verdict says what is wrong with a unit that is to be up.
-func (m *move) verdict(name string, u host.Unit, d host.Details) error {
+// verdict says what is wrong with a unit that is to be up. One whose conditions do not
+// hold is as its owner wrote it.
+func (m *move) verdict(name string, u host.Unit, d host.Details, down host.Down) error {
 	planned := slices.Contains(m.ran, name)
 	switch {
 	case !planned && (!u.Up() || u.Active == "activating" && d.Type == "oneshot"):
@@ -470,7 +475,7 @@ func (m *move) verdict(name string, u host.Unit, d host.Details) error {
 		return fmt.Errorf("%s: its container ended at once", name)
 	case u.Active == "active" || u.Active == "reloading":
 		return nil
-	case u.Active == "inactive" && d.Type == "oneshot" && d.Result == "success":
+	case u.Active == "inactive" && (down.Unmet || d.Type == "oneshot" && d.Result == "success"):
 		return nil
 	case u.Sub == "auto-restart":
 		return fmt.Errorf("%s: ended (%s) and waits to be started again", name, d.Result)

@@ -272,7 +272,7 @@ func (v *View) down() []string {
 	var names []string
 	for _, u := range v.Generation.Units {
 		seen := v.Units[u.Name]
-		if strings.HasSuffix(u.Name, ".service") && seen.Load == "loaded" && (!seen.Up() || seen.Sub == "auto-restart") {
+		if seen.Load == "loaded" && (!seen.Up() || seen.Sub == "auto-restart") {
 			names = append(names, u.Name)
 		}
 	}

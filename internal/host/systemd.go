@@ -226,17 +226,21 @@ func readDetails(calls []*dbus.Call) (d Details, err error) {
 	return d, nil
 }
 
-// Down is what systemd says of a service that does not run, and may be right not to.
+// Down is what systemd says of a unit that does not run, and may be right not to.
 type Down struct {
 	Unmet    bool // it was to start, and its conditions did not hold
-	Remains  bool // RemainAfterExit: it does not go down by itself
-	Restarts int  // NRestarts: how often it was started anew since somebody started it
+	Remains  bool // of a service, RemainAfterExit: it does not go down by itself
+	Restarts int  // of a service, NRestarts: how often it was started anew since somebody started it
 }
 
-// Downs returns that of each of the named services.
+// Downs returns that of each of the named units.
 func (s *Systemd) Downs(ctx context.Context, names []string) (map[string]Down, error) {
-	return properties(ctx, s, names, readDown, func(string) []string {
-		return []string{"Unit.ConditionResult", "Unit.ConditionTimestamp", "Service.RemainAfterExit", "Service.NRestarts"}
+	return properties(ctx, s, names, readDown, func(name string) []string {
+		of := []string{"Unit.ConditionResult", "Unit.ConditionTimestamp"}
+		if strings.HasSuffix(name, ".service") {
+			of = append(of, "Service.RemainAfterExit", "Service.NRestarts")
+		}
+		return of
 	})
 }
 
@@ -244,7 +248,8 @@ func readDown(calls []*dbus.Call) (d Down, err error) {
 	var held bool
 	var tried uint64 // microseconds since 1970; 0 where it never was
 	var restarts uint32
-	err = store(calls, &held, &tried, &d.Remains, &restarts)
+	into := []any{&held, &tried, &d.Remains, &restarts}
+	err = store(calls, into[:len(calls)]...)
 	d.Unmet, d.Restarts = !held && tried > 0, int(restarts)
 	return d, err
 }
