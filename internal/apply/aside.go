@@ -327,7 +327,7 @@ func (a Adoption) events() []state.Event {
 	}
 	t := units.Of(units.TargetContainer, was.Aside)
 	return append(events,
-		state.Event{Kind: state.EventEmit, Generation: was.Generation, Target: t, Resource: a.Resource, Origin: state.OriginAdopted},
+		state.Event{Kind: state.EventEmit, Generation: was.Generation, Target: t, Resource: a.Resource, Digest: was.ID, Origin: state.OriginAdopted},
 		state.Event{Kind: state.EventHold, Target: t, Why: "put aside, to be given back as " + string(a.Target)},
 	)
 }

@@ -53,7 +53,7 @@ func (m *move) giveBack(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	events, lost := m.discardLost()
+	events, lost := m.discardLost(ctx)
 	errs = append(errs, lost)
 	for _, r := range back {
 		why := m.releasedWhy(r)

@@ -101,6 +101,9 @@ func (n *Node) keptAside(s *Surplus) error {
 		}
 		s.Aside = append(s.Aside, k)
 	}
+	for _, r := range n.orphans() {
+		s.Aside = append(s.Aside, KeptAside{Target: r.Target, Aside: r.Target.Name(), Generation: r.First.Generation, id: r.Digest})
+	}
 	return nil
 }
 
@@ -134,7 +137,9 @@ func (n *Node) discardAside(ctx context.Context, s Surplus, progress Progress) e
 			errs = append(errs, err)
 			continue
 		}
-		ends = append(ends, state.Event{Kind: state.EventDiscard, Target: k.Target, Why: word})
+		if r, ok := n.Ledger.Record(k.Target); ok && r.Adoption != nil { // else it is one that no adoption has
+			ends = append(ends, state.Event{Kind: state.EventDiscard, Target: k.Target, Why: word})
+		}
 		if r, ok := n.Ledger.Record(units.Of(units.TargetContainer, k.Aside)); ok && r.State == state.Held {
 			ends = append(ends, state.Event{Kind: state.EventRetire, Target: r.Target, Why: "removed at its owner's word"})
 		}

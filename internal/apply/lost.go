@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"meshgen/internal/hint"
 	"meshgen/state"
@@ -82,7 +83,7 @@ func (n *Node) goneCopy(r state.Record) string {
 
 // discardLost returns what to record of what is not there to be given back, and
 // tells of it, once: the name is as free as any other from then on.
-func (m *move) discardLost() (events []state.Event, lost error) {
+func (m *move) discardLost(ctx context.Context) (events []state.Event, lost error) {
 	var errs []error
 	for _, t := range m.plan.Lost {
 		words := m.plan.Reason("release", string(t))
@@ -90,6 +91,39 @@ func (m *move) discardLost() (events []state.Event, lost error) {
 		m.progress(Event{Step: Step{Op: "release", Target: t}, Ended: true, Err: err})
 		errs = append(errs, err)
 		events = append(events, state.Event{Kind: state.EventDiscard, Generation: m.to.Number, Target: t, Why: words})
+		events = append(events, m.asideLeft(ctx, t, words)...)
 	}
 	return events, errors.Join(errs...)
+}
+
+// asideLeft returns what to record of the container that was put aside of a name that
+// is given back no more: that it is gone, or else that nothing but its owner's word
+// has it go.
+func (m *move) asideLeft(ctx context.Context, t units.Target, words string) []state.Event {
+	r, _ := m.node.ledgerRecord(t)
+	if r.Adoption == nil || r.Adoption.Aside == "" {
+		return nil
+	}
+	aside, ok := m.node.ledgerRecord(units.Of(units.TargetContainer, r.Adoption.Aside))
+	if !ok || aside.State != state.Held {
+		return nil
+	}
+	if m.node.objects != nil && !m.node.Booting {
+		_, there, err := m.node.byID(ctx, r.Adoption.ID)
+		if err == nil && !there {
+			return []state.Event{{Kind: state.EventRetire, Generation: m.to.Number, Target: aside.Target, Why: "removed by other hands"}}
+		}
+	}
+	why := fmt.Sprintf("put aside, and %s cannot be given back: %s; `meshgen gc --adopted` removes it", t, words)
+	return []state.Event{{Kind: state.EventHold, Target: aside.Target, Why: why}}
+}
+
+// orphans returns the records of containers that were put aside and that no adoption
+// has any more: they are known by podman's id.
+func (n *Node) orphans() []state.Record {
+	has := n.putAside()
+	return slices.DeleteFunc(n.records(), func(r state.Record) bool {
+		_, named := has[r.Target]
+		return named || r.State != state.Held || r.Target.Kind() != units.TargetContainer || r.Origin != state.OriginAdopted || r.Digest == ""
+	})
 }

@@ -110,8 +110,15 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	return g.Number, standings, n.activity(ctx, g, standings)
 }
 
-// asides says of what was put aside of which name it is kept.
+// asOf says of what was put aside of which name it is kept, or why it stays.
 func (n *Node) asOf(standings []Standing) []Standing {
+	for _, r := range n.orphans() {
+		for i, s := range standings {
+			if s.Targets[0] == r.Target {
+				standings[i].Why = r.Why
+			}
+		}
+	}
 	for _, r := range n.adopted() {
 		for i, s := range standings {
 			if r.Adoption.Aside != "" && s.Targets[0] == units.Of(units.TargetContainer, r.Adoption.Aside) {
