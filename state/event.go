@@ -94,6 +94,9 @@ type Event struct {
 	Container  string `json:"container,omitempty"`
 	// Of adopt.
 	Adoption *Adoption `json:"adoption,omitempty"`
+	// Of release: the copies of what is not in its place again, since its owner has put
+	// something else there. Paths are below the state directory.
+	Left []string `json:"left,omitempty"`
 	// Of find, hold, forget, release, discard, retire and due.
 	Why string `json:"why,omitempty"`
 

@@ -70,6 +70,11 @@ func (m model) record(t units.Target) (Record, bool) {
 	if adopted, _ := last(about, EventAdopt, EventRelease, EventDiscard); adopted.Kind == EventAdopt {
 		r.Adoption = adopted.Adoption
 	}
+	for _, e := range about {
+		if e.Kind == EventRelease {
+			r.Left = append(r.Left, e.Left...)
+		}
+	}
 	r.Origin = origin(about)
 	if started, _ := last(about, EventStarted, EventForget, EventRelease, EventRetire); started.Kind == EventStarted {
 		r.Started, r.Invocation, r.Container = started.Digest, started.Invocation, started.Container
@@ -168,6 +173,9 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 		e.Container = rapid.StringMatching("[0-9a-f]{0,5}").Draw(t, "container")
 	case EventHold, EventForget, EventRelease, EventDiscard, EventRetire:
 		e.Why = word("why")
+		if e.Kind == EventRelease && rapid.Bool().Draw(t, "left") {
+			e.Left = []string{word("copy")}
+		}
 	case EventAdopt:
 		e.Adoption = &Adoption{What: "file", ID: word("id"), Running: rapid.Bool().Draw(t, "running"), Files: []AdoptedFile{{Path: "/" + word("path"), Copy: "1"}}}
 	case EventFind:

@@ -82,6 +82,9 @@ type Record struct {
 	// Adoption is what had the name before; nil where it was ours from the start,
 	// or was given back.
 	Adoption *Adoption `json:"adoption,omitempty"`
+	// Left are copies of what had the name before, oldest first, which nothing gives
+	// back: its owner had put something else there. They may be gone by now.
+	Left []string `json:"left,omitempty"`
 
 	Found   Moment `json:"found,omitzero"`   // or forgotten; zero where its state is another
 	Retired Moment `json:"retired,omitzero"` // zero where its state is another
@@ -284,6 +287,7 @@ func (b *book) fold(e Event) {
 	case EventRelease:
 		r.stopped()
 		r.State, r.Origin, r.Why, r.Found, r.Retired, r.Adoption = Found, OriginReleased, e.Why, b.moment(e), Moment{}, nil
+		r.Left = append(r.Left, e.Left...)
 	case EventDiscard:
 		r.Adoption = nil
 	case EventRetire:

@@ -40,6 +40,9 @@ type move struct {
 	ran     []string  // units that were given a job to come up
 	failed  []string  // units that did not come up
 	faults  map[string]error
+
+	// supplanted are the copies of what is given back and has another in its place.
+	supplanted map[units.Target][]string
 }
 
 // act does what the plan says, step by step. The ledger has the intent already.

@@ -293,6 +293,9 @@ func inWords(e, last state.Event, was units.Address) string {
 	case state.EventAdopt:
 		return adoptedWords(e.Adoption)
 	case state.EventRelease:
+		if len(e.Left) > 0 {
+			return because("is its owner's again, who has put something else there; what it was is in "+strings.Join(e.Left, ", ")+" of the state directory", e.Why)
+		}
 		return because("is its owner's again, as it was before it was adopted", e.Why)
 	case state.EventDiscard:
 		return because("has no copy any more of what it was before it was adopted", e.Why)
@@ -413,6 +416,10 @@ func (n *Node) presently(ctx context.Context, s *Story, t teller) error {
 			s.Now = append(s.Now, fmt.Sprintf("%s is of %s by now", target, r.Resource))
 		default:
 			now, next := standing(r, declared[target], active[target.Name()])
+			for _, c := range n.stillLeft(r) {
+				now += "; " + c.is()
+				s.Next = append(s.Next, c.goes())
+			}
 			s.Now = append(s.Now, now)
 			if next != "" && (t.target != "" || r.State != state.Retired) {
 				s.Next = append(s.Next, next)

@@ -58,7 +58,7 @@ func (m *move) giveBack(ctx context.Context) error {
 	for _, r := range back {
 		why := m.releasedWhy(r)
 		m.progress(Event{Step: Step{Op: "release", Target: r.Target, Reason: why}, Ended: true})
-		events = append(events, state.Event{Kind: state.EventRelease, Generation: m.to.Number, Target: r.Target, Why: why})
+		events = append(events, state.Event{Kind: state.EventRelease, Generation: m.to.Number, Target: r.Target, Why: why, Left: m.supplanted[r.Target]})
 		events = append(events, m.asideGone(r)...)
 	}
 	if len(events) > 0 {
@@ -145,7 +145,7 @@ func (m *move) fileBack(r state.Record, f state.AdoptedFile) (s durable.Staged, 
 	}
 	undone := m.undoing && r.Adoption.Generation == m.from.Number // else it was adopted long ago
 	if there && undone && (r.Adoption.What != wasFile || m.never(r.Target)) {
-		return s, false, nil // its owner changed it before we came to it
+		return s, false, m.supplant(r, f, lies) // its owner changed it before we came to it, or since
 	}
 	if there && !mayReplace(r, lies) && !writtenBy(m.from, r.Target, map[units.Target]state.FileState{r.Target: lies}) {
 		return s, false, hint.Add(fmt.Errorf("%s: somebody else has put something there", f.Path),

@@ -104,6 +104,7 @@ func (n *Node) Status(ctx context.Context) (int, []Standing, error) {
 	}
 	standings = append(standings, leftovers(records, declared, state.Live)...)
 	standings = append(standings, n.asOf(leftovers(records, declared, state.Held))...)
+	standings = append(standings, n.leftBehind()...)
 	if err := n.asidesStand(ctx, standings); err != nil {
 		return 0, nil, err
 	}
