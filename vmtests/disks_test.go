@@ -64,22 +64,27 @@ func TestSwitchOnATroubledDisk(t *testing.T) {
 		{
 			what: "the target's disk is read-only",
 			make: "mount -o remount,ro /etc/gitea", mend: "mount -o remount,rw /etc/gitea",
-			code: 1, says: []string{"/etc/gitea/", "read-only file system", "as before", "\nhint: "},
+			code: 3, says: []string{"mesh.cue:", "/etc/gitea is on a read-only file system", "mount that for writing"},
 		},
 		{
 			what: "a file that is to change is immutable",
 			make: "chattr +i /etc/gitea/kept.ini", mend: "chattr -i /etc/gitea/kept.ini",
-			code: 1, says: []string{"/etc/gitea/kept.ini: replace: operation not permitted", "as before", "\nhint: "},
+			code: 3, says: []string{"mesh.cue:", "/etc/gitea/kept.ini is immutable", "`chattr -i /etc/gitea/kept.ini`"},
+		},
+		{
+			what: "a file that is to change has another mounted over it",
+			make: "cp -a /etc/gitea/kept.ini /root/over; mount --bind /root/over /etc/gitea/kept.ini", mend: "umount /etc/gitea/kept.ini",
+			code: 3, says: []string{"mesh.cue:", "/etc/gitea/kept.ini is a mount point", "`umount /etc/gitea/kept.ini`"},
 		},
 		{
 			what: "a file that is to go is immutable",
 			make: "chattr +i /etc/gitea/$old.ini", mend: "chattr -i /etc/gitea/$old.ini",
-			code: 4, says: []string{"/etc/gitea/", "remove: operation not permitted", "in force", "\nhint: "},
+			code: 3, says: []string{"no longer declared, and cannot be removed: /etc/gitea/", " is immutable", "`chattr -i "},
 		},
 		{
 			what: "the target's directory is immutable",
 			make: "chattr +i /etc/gitea", mend: "chattr -i /etc/gitea",
-			code: 1, says: []string{"/etc/gitea/", "operation not permitted", "as before", "\nhint: "},
+			code: 3, says: []string{"mesh.cue:", "/etc/gitea is immutable", "`chattr -i /etc/gitea`"},
 		},
 		{
 			what: "a directory lies where a file is to come",

@@ -143,9 +143,9 @@ func (a *adoption) file(t state.Transition, by state.Occupant) error {
 	return nil
 }
 
-// linked refuses a file that has other names.
-func (a *adoption) linked(t state.Transition, path string) bool {
-	why, instead := otherNames(a.node.Layout, path)
+// stuck refuses a file that has other names, or cannot be taken from its place.
+func (a *adoption) stuck(t state.Transition, path string) bool {
+	why, instead := immovable(a.node.Layout, path)
 	if why != "" {
 		a.fault(t, why, instead+", "+holdIt)
 	}
@@ -242,7 +242,7 @@ func (a *adoption) definition(t state.Transition, unit string) (d defined, err e
 			a.fault(t, path+": "+at+" is a "+is, "the way to a file has to be of directories: no link is followed")
 			continue
 		}
-		if a.linked(t, path) {
+		if a.stuck(t, path) {
 			d.barred = true
 			continue
 		}

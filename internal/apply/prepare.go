@@ -92,6 +92,9 @@ func (n *Node) Prepare(ctx context.Context, in Input) (Prepared, error) {
 	if p.Rejected, err = n.unreturnable(ctx, p.before, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}
+	if p.Rejected = n.unmovable(p.Plan, p.before.seen, compiled.Generation); len(p.Rejected) > 0 {
+		return p, nil
+	}
 	if p.Rejected, err = n.guard(ctx, p.Plan, compiled.Generation); err != nil || len(p.Rejected) > 0 {
 		return p, err
 	}

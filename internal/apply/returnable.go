@@ -33,6 +33,11 @@ func (n *Node) unreturnable(ctx context.Context, b before, plan Plan, desired st
 			}
 			next = "move that out of the way first; or let what was there go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
 		}
+		if words == "" {
+			var instead string
+			words, instead = n.pinnedFor(r)
+			next = instead + ", then release again"
+		}
 		if words != "" {
 			faults = append(faults, units.Fault{
 				Position: positionOf(desired, r.Resource), Message: fmt.Sprintf("%s: cannot be given back: %s", r.Target, words), Hint: next,

@@ -29,7 +29,10 @@ func (n *Node) unfit(t units.Target, by state.Occupant) (why, instead string) {
 	case wasUnit, wasQuadlet, wasMask, wasDropIn:
 		return n.unfitUnit(t.Name(), by)
 	case wasFile, "symlink":
-		return otherNames(n.Layout, t.Name())
+		if by.Same { // it is not written
+			return otherNames(n.Layout, t.Name())
+		}
+		return immovable(n.Layout, t.Name())
 	case wasSecret:
 		if by.Driver != host.FileDriver {
 			return fmt.Sprintf("its driver is %s, and only what podman keeps in a file of its own is copied", by.Driver), undeclared
@@ -55,7 +58,7 @@ func (n *Node) unfitUnit(unit string, by state.Occupant) (why, instead string) {
 		if why, instead = unfitDefinition(n.Layout, unit, path); why != "" {
 			return why, instead
 		}
-		if why, instead = otherNames(n.Layout, path); why != "" {
+		if why, instead = immovable(n.Layout, path); why != "" {
 			return why, instead
 		}
 	}
@@ -79,6 +82,15 @@ func unfitDefinition(l state.Layout, unit, path string) (why, instead string) {
 func isAlias(l state.Layout, path string) bool {
 	to, err := os.Readlink(l.Path(path))
 	return err == nil && isUnitName(to) && filepath.Base(to) != filepath.Base(path)
+}
+
+// immovable is unfit of a file or a link that cannot be taken from its place, or parted
+// from its other names.
+func immovable(l state.Layout, path string) (why, instead string) {
+	if why, instead = otherNames(l, path); why != "" {
+		return why, instead
+	}
+	return pinned(l, path)
 }
 
 // otherNames is unfit of a file that has other names: what is written, or given back,
