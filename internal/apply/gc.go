@@ -44,8 +44,8 @@ type Surplus struct {
 	Volumes []HeldVolume
 	// Gone are held volumes that are not there any more.
 	Gone []units.Target
-	// Kept are held volumes, and what was adopted, that have to stay, each with the
-	// reason.
+	// Kept are held volumes, and what was adopted, by a former ledger too, that have to
+	// stay, each with the reason.
 	Kept []KeptVolume
 	// Log tells that the ledger takes far more room than what it says.
 	Log bool

@@ -55,10 +55,7 @@ func (n *Node) leftCopies(age time.Duration) ([]Backup, error) {
 			has[path] = true
 		}
 	}
-	known := map[string]bool{} // a ledger that was made anew cannot say what it gave back
-	for _, s := range n.Switches() {
-		known[strconv.Itoa(s.Generation)] = true
-	}
+	known := n.adopters()
 	var left []Backup
 	err := filepath.WalkDir(n.Layout.Adopted(), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || has[path] || !e.Type().IsRegular() || !known[filepath.Base(filepath.Dir(path))] {
@@ -83,6 +80,29 @@ func (n *Node) leftCopies(age time.Duration) ([]Backup, error) {
 	return left, err
 }
 
+// adopters returns the names of the directories that copies of this ledger's adoptions
+// may be in. One that was made anew cannot say what a former one gave back.
+func (n *Node) adopters() map[string]bool {
+	known := map[string]bool{}
+	for _, s := range n.Switches() {
+		known[strconv.Itoa(s.Generation)] = true
+	}
+	return known
+}
+
+// formerCopies returns the directories of copies that this ledger knows nothing of.
+func (n *Node) formerCopies() []string {
+	known := n.adopters()
+	var dirs []string
+	found, _ := filepath.Glob(n.Layout.Adopted() + "/*/*") // the pattern is sound
+	for _, path := range found {
+		if dir := filepath.Dir(path); !known[filepath.Base(dir)] {
+			dirs = appendNew(dirs, relative(n.Layout, dir))
+		}
+	}
+	return dirs
+}
+
 // keptAside finds what was put aside. What is to be given back as soon as its place
 // is free stays.
 func (n *Node) keptAside(s *Surplus) error {
@@ -100,6 +120,9 @@ func (n *Node) keptAside(s *Surplus) error {
 			continue
 		}
 		s.Aside = append(s.Aside, k)
+	}
+	for _, dir := range n.formerCopies() {
+		s.Kept = append(s.Kept, KeptVolume{units.Of(units.TargetDir, dir), "the ledger has no switch of that number: `rm -r " + dir + "` when nothing in it is needed"})
 	}
 	for _, r := range n.orphans() {
 		s.Aside = append(s.Aside, KeptAside{Target: r.Target, Aside: r.Target.Name(), Generation: r.First.Generation, id: r.Digest})

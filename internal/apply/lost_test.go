@@ -117,3 +117,23 @@ func (w takeover) standing(t units.Target) (s apply.Standing) {
 	})
 	return s
 }
+
+// Copies that a former ledger made are told with the others, stay, and are not written
+// over by a later switch of their number.
+func TestCopiesOfAFormerLedgerAreToldAndStay(t *testing.T) {
+	try(t, func(w takeover) {
+		former := filepath.Join(w.host.Layout.Adopted(), "1", "etc!x!one.kept")
+		w.must(os.MkdirAll(filepath.Dir(former), 0o700))
+		w.must(os.WriteFile(former, []byte("former\n"), 0o600))
+		w.switchTo()
+		s := w.collect(apply.Limits{Adopted: true})
+		if !slices.ContainsFunc(s.Kept, func(k apply.KeptVolume) bool {
+			return k.Target == units.Of(units.TargetDir, "/var/lib/meshgen/adopted/1") && strings.Contains(k.Reason, "rm -r")
+		}) {
+			t.Errorf("kept: %v", s.Kept)
+		}
+		if text, err := os.ReadFile(former); string(text) != "former\n" {
+			t.Errorf("the copy is %q (%v)", text, err)
+		}
+	})
+}

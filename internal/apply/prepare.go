@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"meshgen/generator"
@@ -341,5 +342,11 @@ func (n *Node) nextNumber(desired, current state.Generation) (int, error) {
 	for _, number := range numbers {
 		next = max(next, number+1)
 	}
-	return next, nil
+	copies, err := filepath.Glob(n.Layout.Adopted() + "/*")
+	for _, dir := range copies { // which a former ledger may have made
+		if number, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			next = max(next, number+1)
+		}
+	}
+	return next, err
 }
