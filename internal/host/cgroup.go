@@ -103,10 +103,12 @@ const unitCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 // path below the cgroup2 mount: that of the container's processes or that of its conmon,
 // which has what listens for its published ports. Of containers within one another it is
 // the outermost. It is "" for a conmon of one that Quadlet runs, which is in a cgroup of
-// the service: there [UnitOf] says whose it is.
-//
-// Below user@.service the user makes the cgroups, and can give them any name.
+// the service: there [UnitOf] says whose it is. It is "" below user@.service too: the
+// user makes the cgroups there, and can give them any name.
 func ContainerOf(cgroup string) string {
+	if strings.HasPrefix(UnitOf(cgroup), "user@") {
+		return ""
+	}
 	for name := range strings.SplitSeq(cgroup, "/") {
 		id, ok := strings.CutPrefix(strings.TrimSuffix(name, ".scope"), "libpod-")
 		if !ok {
