@@ -73,6 +73,12 @@ func (b *bench) nothingRunning(ctx context.Context, m *machine.Machine, n int) e
 		what: nothingToDoRunning, size: n, ours: ours, yardstick: "podman ps", theirs: theirs, budget: nothingBudget(n),
 	})
 	ours, theirs, _, err = b.sideBySide(ctx, m, plainly,
+		[]string{"meshgen", "status"}, []string{"podman", "ps", "--all", "--format", "json"}, b.runs)
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows, row{what: statusRunning, size: n, ours: ours, yardstick: "podman ps -a", theirs: theirs, budget: statusBudget(n)})
+	ours, theirs, _, err = b.sideBySide(ctx, m, plainly,
 		[]string{"meshgen", "audit", "--quiet"}, []string{"podman", "ps", "--all", "--format", "json"}, b.runs)
 	if err != nil {
 		return err
@@ -81,7 +87,7 @@ func (b *bench) nothingRunning(ctx context.Context, m *machine.Machine, n int) e
 	return nil
 }
 
-// The ways to rename by hand, FACTS.md F19: with the old stopped before systemd
+// The ways to rename by hand: with the old stopped before systemd
 // reads its units again, and by Conflicts= with the reload done while it runs.
 const (
 	stopFirst = `set -e

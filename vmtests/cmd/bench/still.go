@@ -18,6 +18,8 @@ const (
 	nothingToDo         = "switch with nothing to do"
 	nothingToDoRunning  = "switch with nothing to do, real containers"
 	nothingToDoMemory   = "switch with nothing to do, memory"
+	statusTime          = "status"
+	statusRunning       = "status, real containers"
 	auditTime           = "audit, 2,000 sockets"
 	auditRunning        = "audit, real containers"
 	buildTime           = "build"
@@ -36,7 +38,7 @@ const (
 func figures() []string {
 	return []string{
 		bootGenerator, bootGeneratorTenth, bootGeneratorMemory, nothingToDo, nothingToDoRunning, nothingToDoMemory, nothingToDoSyncs,
-		auditTime, auditRunning, firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
+		statusTime, statusRunning, auditTime, auditRunning, firstSwitchSyncs, buildTime, buildMemory, renameTime, renameAway, renameSyncs,
 		firstDecision, laterDecision, firstDecisionGo, laterDecisionGo,
 	}
 }
@@ -82,7 +84,7 @@ func (b *bench) still(ctx context.Context, n int) (err error) {
 		return err
 	}
 	b.rows = append(b.rows, row{what: nothingToDoSyncs, size: n, ours: count(syncs)})
-	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.audits, b.builds} {
+	for _, measure := range []func(context.Context, *machine.Machine, int) error{b.generators, b.nothing, b.status, b.audits, b.builds} {
 		if err := measure(ctx, m, n); err != nil {
 			return err
 		}
@@ -116,6 +118,25 @@ func (b *bench) nothing(ctx context.Context, m *machine.Machine, n int) error {
 		row{what: nothingToDo, size: n, ours: ours, yardstick: "systemctl list-units", theirs: theirs, budget: nothingBudget(n)},
 		row{what: nothingToDoMemory, size: n, ours: memory, budget: 100})
 	return nil
+}
+
+// status measures what is told of each declared resource, beside systemctl's list.
+func (b *bench) status(ctx context.Context, m *machine.Machine, n int) error {
+	ours, theirs, _, err := b.sideBySide(ctx, m, plainly,
+		[]string{"meshgen", "status"}, []string{"systemctl", "list-units", "--all", "--no-legend", "--no-pager"}, b.runs)
+	if err != nil {
+		return err
+	}
+	b.rows = append(b.rows, row{what: statusTime, size: n, ours: ours, yardstick: "systemctl list-units", theirs: theirs, budget: statusBudget(n)})
+	return nil
+}
+
+// statusBudget returns the budget of a status, in milliseconds; 0 where it has none.
+func statusBudget(n int) float64 {
+	if n <= 200 {
+		return 300
+	}
+	return 0
 }
 
 // nothingBudget returns the budget of a switch with nothing to do, in
