@@ -113,8 +113,8 @@ func (r row) verdict(slow float64) string {
 	return "OVER"
 }
 
-// slowness returns how many times as long podman's generator takes as it does
-// in FACTS.md F10, at the largest size of both; 0 where it was not measured.
+// slowness returns how many times as long podman's generator takes as it did where
+// the budgets were set, at the largest size of both; 0 where it was not measured.
 func slowness(rows []row) (times float64) {
 	reference := map[int]float64{10: 4, 100: 15, 1000: 88}
 	for _, r := range rows {
