@@ -116,6 +116,32 @@ func TestDirectoryThatHoldsSomethingStays(t *testing.T) {
 	v.mustHaveNothingToDo()
 }
 
+// An empty directory stays for a container that mounts it, and would not start without:
+// one that was declared, and one that was made on the way to a file.
+func TestDirectoryStaysForWhatMountsIt(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(mounting("/srv/made", `files: f: {path: "/srv/made/f", content: "1"}`))
+	v.Switch()
+	v.WriteManifest(mounting("/srv/made", ""))
+	v.Switch()
+	v.Run("systemctl", "restart", "ant")
+	v.mustRun("ant")
+
+	v.WriteManifest(mounting("/srv/data", `dirs: data: path: "/srv/data"`))
+	v.Switch()
+	if v.Exists("/srv/made") {
+		t.Error("/srv/made is left, and nothing mounts it any more")
+	}
+	v.WriteManifest(mounting("/srv/data", ""))
+	if plan := v.Run("meshgen", "plan"); !strings.Contains(plan, "it stays for m/container/x, which does not start without") {
+		t.Errorf("plan:\n%s", plan)
+	}
+	v.Switch()
+	v.Run("systemctl", "restart", "ant")
+	v.mustRun("ant")
+	v.mustHaveNothingToDo()
+}
+
 // One that is moved by hand is followed, with what it holds.
 func TestDirectoryIsMovedByHand(t *testing.T) {
 	v := Boot(t)

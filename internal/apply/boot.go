@@ -232,13 +232,36 @@ func readers(g state.Generation, paths []string) []string {
 // mentions reports whether a value of the resource has the path in it, or a
 // directory above.
 func mentions(r units.Resource, path string) bool {
+	return names(r, func(word string) bool { return isBelow(path, word) })
+}
+
+// usedIn returns the resource whose definition has a directory in it, or a path
+// below that: it would not start without.
+func usedIn(dir string, resources []units.Resource) (units.Resource, bool) {
+	i := slices.IndexFunc(resources, func(r units.Resource) bool {
+		return names(r, func(word string) bool { return isBelow(word, dir) })
+	})
+	if i < 0 {
+		return units.Resource{}, false
+	}
+	return resources[i], true
+}
+
+// isBelow reports whether a path is a directory or below it.
+func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// names reports whether one of the paths in the values of the resource is such a one.
+// A path may have a space in it, or end where there is one.
+func names(r units.Resource, is func(path string) bool) bool {
+	found := func(value, ends string) bool {
+		words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(ends, c) })
+		return slices.ContainsFunc(words, func(w string) bool { return w[0] == '/' && is(strings.TrimSuffix(w, "/")) })
+	}
 	for _, s := range r.Sections {
 		for _, e := range s.Entries {
 			for _, v := range e.Values {
-				for _, word := range strings.FieldsFunc(v, func(c rune) bool { return strings.ContainsRune(" :,='\"", c) }) {
-					if word == path || (word[0] == '/' && strings.HasPrefix(path, strings.TrimSuffix(word, "/")+"/")) {
-						return true
-					}
+				if found(v, " :,='\"") || found(v, ":,='\"") {
+					return true
 				}
 			}
 		}

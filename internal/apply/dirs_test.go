@@ -38,10 +38,10 @@ func told(judged []state.Transition, refused units.Faults, p Plan) string {
 	for _, d := range p.Dirs {
 		lines = append(lines, fmt.Sprintf("%s %s", d.step().Op, d.Path))
 	}
-	for op, targets := range map[string][]units.Target{"emit": p.Emit, "retire": p.Retire, "hold": p.Hold} {
+	for i, targets := range [][]units.Target{p.Emit, p.Retire, p.Hold} {
 		for _, t := range targets {
 			if t.Kind() == units.TargetDir {
-				lines = append(lines, op+" "+t.Name())
+				lines = append(lines, []string{"emit ", "retire ", "hold "}[i]+t.Name())
 			}
 		}
 	}
@@ -151,6 +151,31 @@ func TestDirectoryPlans(t *testing.T) {
 			want: "remove dir:/d : remove\nretire /d",
 		},
 		{
+			name: "it is empty and goes, and a container that stays mounts it", old: set(mountsPath("a", "/d/"), dir("d", "/d", 0o755)),
+			is: map[units.Target]state.DirState{d: bare}, now: set(mountsPath("a", "/d/")),
+			want: "remove dir:/d : remove\nhold /d",
+		},
+		{
+			name: "it is empty and goes, and a container that stays mounts what is to be in it", old: set(mountsPath("a", "/d/a b"), dir("d", "/d", 0o755)),
+			is: map[units.Target]state.DirState{d: bare}, now: set(mountsPath("a", "/d/a b")),
+			want: "remove dir:/d : remove\nhold /d",
+		},
+		{
+			name: "it is empty and goes, with the container that mounts it", old: set(mountsPath("a", "/d"), dir("d", "/d", 0o755)),
+			is: map[units.Target]state.DirState{d: bare}, now: set(mountsPath("a", "/dd")),
+			want: "remove dir:/d : remove\nretire /d\nrestart a.service",
+		},
+		{
+			name: "it is empty and gets another path, and a container that stays mounts it", old: set(mountsPath("a", "/d"), dir("d", "/d", 0o755)),
+			is: map[units.Target]state.DirState{d: bare}, now: set(mountsPath("a", "/d"), dir("d", "/e", 0o755)),
+			want: "rename dir:/d dir:/e: follow\nmake /e\nemit /e\nhold /d",
+		},
+		{
+			name: "it was made on the way to a file that goes, and a container that stays mounts it", old: set(mountsPath("a", "/d"), file("f", "/d/f", "1")),
+			edit: func(b *before) { b.onTheWay(d, address(units.KindFile, "f")) },
+			now:  set(mountsPath("a", "/d")),
+		},
+		{
 			name: "it was held, and is declared again", old: set(dir("d", "/d", 0o755)), is: map[units.Target]state.DirState{d: data},
 			edit: func(b *before) { b.record(d).State = state.Held },
 			now:  set(dir("d", "/d", 0o700)),
@@ -208,19 +233,21 @@ func (b *before) onTheWay(t units.Target, a units.Address) {
 // What is undone leaves a directory that it had taken from the way to a file as it was.
 func TestUndoneDirectoryIsOnTheWayAgain(t *testing.T) {
 	const d = units.Target("dir:/d")
-	b := running(generation(2, dir("d", "/d", 0o700), file("f", "/d/f", "1")))
+	b := running(generation(2, dir("d", "/d", 0o700), file("f", "/d/f", "1"), mountsPath("a", "/d")))
 	b.record(d).Digest = "0711 3:4"
 	for meta, want := range map[string]string{
 		"0700 0:0": "0711 3:4", "0711 0:0": "0711 3:4", "0711 3:4": "", "0777 0:0": "",
 	} {
 		b.seen.observed.Dirs = map[units.Target]state.DirState{d: {Meta: meta, Holds: false}}
-		p := makePlan(b, generation(1, file("f", "/d/f", "1")))
-		got := ""
-		for _, c := range p.Dirs {
-			got += state.DirMeta(c.Dir)
-		}
-		if got != want {
-			t.Errorf("%s: set to %q, want %q", meta, got, want)
+		for _, uses := range []units.Resource{file("f", "/d/f", "1"), mountsPath("a", "/d")} {
+			p := makePlan(b, generation(1, uses))
+			got := ""
+			for _, c := range p.Dirs {
+				got += state.DirMeta(c.Dir)
+			}
+			if got != want {
+				t.Errorf("%s, for %s: set to %q, want %q", meta, uses.Address, got, want)
+			}
 		}
 	}
 }

@@ -216,8 +216,11 @@ func (j judgement) remove(t state.Transition) (decided state.Transition, hint st
 	case t.Resource.Kind == units.KindDir && t.Decision == state.Removed && j.holdsData(t):
 		t.Decision, t.Reason = state.Keep, "it holds something that is not of meshgen, and stays"
 	case t.Resource.Kind == units.KindDir && t.Decision == state.Removed:
-		if in, stays := declaredIn(t.From.Name(), slices.Collect(maps.Values(j.now))); stays {
+		declared := slices.SortedFunc(maps.Values(j.now), func(a, b units.Resource) int { return cmp.Compare(a.Address.String(), b.Address.String()) })
+		if in, stays := declaredIn(t.From.Name(), declared); stays {
 			t.Reason = fmt.Sprintf("it stays as long as it is on the way to %s", in.Address)
+		} else if by, used := usedIn(t.From.Name(), declared); used {
+			t.Reason = usedWords(by)
 		}
 	case t.Decision == state.Keep && runs(t.Resource.Kind):
 		t.Decision = state.Refuse

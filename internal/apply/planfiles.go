@@ -27,11 +27,13 @@ func (p *planner) names() {
 	for _, r := range p.records {
 		switch {
 		case declared[r.Target] || r.State == state.Held || slices.Contains(p.plan.Release, r.Target):
-		case r.OnTheWay() && p.staysFor(r):
+		case r.OnTheWay() && (p.staysFor(r) || p.isUsed(r)):
 		case p.holds(r):
 			p.plan.Hold = append(p.plan.Hold, r.Target)
-		case p.staysFor(r):
+		case p.staysFor(r) || (p.undoes() && p.isUsed(r)):
 			p.passOn(r)
+		case p.isUsed(r):
+			p.plan.Hold = append(p.plan.Hold, r.Target)
 		case p.seen.inUse[r.Target]:
 		default:
 			if r.Adoption != nil && p.gone[r.Target] == "" {
@@ -86,6 +88,23 @@ func (p *planner) staysFor(r state.Record) bool {
 	}
 	_, stays := declaredIn(r.Target.Name(), p.desired.Resources)
 	return stays
+}
+
+// isUsed reports whether a directory is one that something declared would not start
+// without.
+func (p *planner) isUsed(r state.Record) bool {
+	if _, there := p.seen.observed.Dirs[r.Target]; r.Target.Kind() != units.TargetDir || (!there && !r.OnTheWay()) {
+		return false
+	}
+	by, is := usedIn(r.Target.Name(), p.desired.Resources)
+	if is {
+		p.because("hold", string(r.Target), usedWords(by))
+	}
+	return is
+}
+
+func usedWords(by units.Resource) string {
+	return "it stays for " + by.Address.String() + ", which does not start without"
 }
 
 // emits reports whether the ledger does not yet have the target just so.
