@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -248,6 +249,24 @@ func TestUndoneDirectoryIsOnTheWayAgain(t *testing.T) {
 			if got != want {
 				t.Errorf("%s, for %s: set to %q, want %q", meta, uses.Address, got, want)
 			}
+		}
+	}
+}
+
+// What was adopted as it is and is gone is not held in the place of being given back.
+func TestGoneWhenGivenBackIsNotHeld(t *testing.T) {
+	for what, r := range map[string]units.Resource{
+		wasDir: dir("d", "/d", 0o755), wasVolume: volume("v", "v"), wasNetwork: network("n", "n"),
+	} {
+		target := units.Targets(r)[len(units.Targets(r))-1]
+		b := running(generation(1, set(r)...))
+		b.record(target).Adoption = &state.Adoption{Generation: 1, What: what}
+		b.adopted, b.gone, b.begins = []state.Record{*b.record(target)}, map[units.Target]string{target: "is gone"}, true
+		desired := generation(2, set()...)
+		desired.Released = map[units.Target]string{target: ""}
+		b.transitions = []state.Transition{{Kind: state.Remove, Resource: r.Address, From: target, Decision: state.Keep}}
+		if p := makePlan(b, desired); len(p.Hold) > 0 || !slices.Contains(p.Retire, target) || !slices.Contains(p.Lost, target) {
+			t.Errorf("%s: held %s, retired %s, lost %s", target, p.Hold, p.Retire, p.Lost)
 		}
 	}
 }

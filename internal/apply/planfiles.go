@@ -51,7 +51,9 @@ func (p *planner) holds(r state.Record) bool {
 	switch {
 	case r.Target.Kind() == units.TargetUnit || partial(r):
 		return false
-	case p.gone[r.Target] == "" && usedAsItIs(r.Adoption): // used as it was found: there is no copy
+	case p.gone[r.Target] != "" && usedAsItIs(r.Adoption): // it was to be given back, and nothing is there to be let be
+		return false
+	case usedAsItIs(r.Adoption): // used as it was found: there is no copy
 		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
 		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
