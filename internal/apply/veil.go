@@ -62,30 +62,42 @@ func (v *veil) text(text string) string {
 // confidential is a variable in a unit that is called like something that is not
 // for everybody, but for one that says in which file that is; and its value, to the
 // end of the line.
-var confidential = regexp.MustCompile(`(?im)^((?:Environment|PodmanArgs|GlobalArgs|Exec\w*|Label|Annotation)=.*?\b[\w.-]*(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|API_?KEY)[\w.-]*=)(.*)$`)
+var confidential = regexp.MustCompile(`(?im)^((?:Environment|PodmanArgs|GlobalArgs|Exec\w*|Label|Annotation)=.*?\b[\w.-]*(?:(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|API_?KEY)[\w.-]*|PASS|PWD|[_.-]KEY)=)(.*)$`)
+
+// inURL is a password in a URL, with what is before it.
+var inURL = regexp.MustCompile(`(://[^\s/@:"']*:)([^\s/"']+)@`)
 
 // unit hides the secrets in the text of a unit, and, but where the veil is lifted, the
-// values of variables that are called like one.
+// values of variables that are called like one, and passwords in URLs.
 func (v *veil) unit(text string) string {
 	text = v.text(text)
 	if v.lifted {
 		return text
 	}
-	return confidential.ReplaceAllStringFunc(text, func(line string) string {
+	text = confidential.ReplaceAllStringFunc(text, func(line string) string {
 		parts := confidential.FindStringSubmatch(line)
 		if name := strings.TrimSuffix(parts[1], "="); strings.HasSuffix(strings.ToUpper(name), "FILE") || strings.HasPrefix(parts[2], "‹secret ") {
 			return line
 		}
 		value, quoted := strings.CutSuffix(parts[2], `"`)
-		i := slices.Index(v.values, value)
-		if i < 0 {
-			i = len(v.values)
-			v.values = append(v.values, value)
-		}
-		shown := fmt.Sprintf("%s‹withheld, value %d›", parts[1], i+1)
+		shown := parts[1] + v.withhold(value)
 		if quoted {
 			shown += `"`
 		}
 		return shown
 	})
+	return inURL.ReplaceAllStringFunc(text, func(url string) string {
+		parts := inURL.FindStringSubmatch(url)
+		return parts[1] + v.withhold(parts[2]) + "@"
+	})
+}
+
+// withhold returns what is shown for a value: the same each time that it comes up.
+func (v *veil) withhold(value string) string {
+	i := slices.Index(v.values, value)
+	if i < 0 {
+		i = len(v.values)
+		v.values = append(v.values, value)
+	}
+	return fmt.Sprintf("‹withheld, value %d›", i+1)
 }
