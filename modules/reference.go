@@ -190,7 +190,11 @@ func (x *resolver) mount(value string) string {
 // podman-run(1).
 func (x *resolver) network(value string) string {
 	name, options, hasOptions := strings.Cut(value, ":")
-	if isMode(name, hasOptions) || isPath(name) {
+	if isMode(name, hasOptions) {
+		x.ambiguous(name)
+		return value
+	}
+	if isPath(name) {
 		return value
 	}
 	kind := units.KindNetwork
@@ -210,6 +214,15 @@ func (x *resolver) network(value string) string {
 		x.fault(at, p, fmt.Sprintf("%q takes no options", name), "another container's network is joined as it is")
 	}
 	return file + ":" + options
+}
+
+// ambiguous faults a mode that is the id of a network of the module as well.
+func (x *resolver) ambiguous(mode string) {
+	a := units.Address{Module: x.from.Address.Module, Kind: units.KindNetwork, ID: mode}
+	if _, declared := x.declarations.byAddress[a]; declared {
+		at, p := x.at()
+		x.fault(at, p, fmt.Sprintf("%q is a network of podman's own, and the id of %s", mode, a), fmt.Sprintf("want %q for what is declared, or another id for that", a.Module+"/"+mode))
+	}
 }
 
 func isMode(name string, hasOptions bool) bool {

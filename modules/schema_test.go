@@ -186,7 +186,7 @@ func manifestOf(t testing.TB, text string) string {
 // faults that no schema finds.
 func TestUnifiedAsAWhole(t *testing.T) {
 	beyond := []string{
-		"alias", "dangling", "dir-paths", "empty-directory", "empty-manifest", "image-missing",
+		"alias", "dangling", "dir-paths", "empty-directory", "empty-manifest", "image-missing", "mode-id",
 		"moved-ambiguous", "moved-circle", "moved-dangling", "moved-declared", "moved-kind", "moved-twice", "name-hexadecimal",
 		"name-too-long", "node-conflict", "node-host-unknown", "node-unknown", "owner-twice", "podman-args", "port-twice", "subnet-twice", "unit-id-as-name", "unit-ports", "value-text", "wasm-files",
 	}
