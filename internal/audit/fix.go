@@ -67,10 +67,22 @@ func (j *joiner) refused(t state.Transition) string {
 		return "mv " + name + " " + quote(t.To.Name()+".off") + " && " + switchFix
 	case t.To.Kind() == units.TargetVolume && t.Change == state.Gone:
 		return "" // its data has to come from somewhere
+	case t.Change == state.Remade && t.To.Kind() == units.TargetContainer:
+		return "podman container rm --force " + name + j.restart(units.Unit(j.declared[t.To]))
 	case t.Change == state.Remade && t.To.Kind() != units.TargetVolume:
 		return "podman " + t.To.Kind() + " rm --force " + name + " && " + switchFix
 	}
 	return "" // the owner's to decide
+}
+
+// restart returns the rest of a command line that has a unit run, if it is to. A switch
+// would not: its unit may have failed as its container was taken away, and what other
+// hands took down stays down.
+func (j *joiner) restart(unit string) string {
+	if !j.unit[unit].Wanted && !j.Units[unit].Up() {
+		return ""
+	}
+	return " && systemctl restart " + operand(unit)
 }
 
 // operand is quote of what a command takes and does not look into for options.

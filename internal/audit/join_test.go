@@ -191,7 +191,15 @@ func TestJoin(t *testing.T) {
 		}, []string{"drifted dir:/srv/data: is so $ mv /srv/data /srv/data.off && meshgen switch"}},
 		"another container has its name": {func(v *apply.View) {
 			v.Drift = []apply.Drift{drifted(state.Remade, "container:web", state.Keep)}
-		}, []string{"drifted container:web: is so $ podman container rm --force web && meshgen switch"}},
+		}, []string{"drifted container:web: is so $ podman container rm --force web && systemctl restart m-web.service"}},
+		"another secret has its name": {func(v *apply.View) {
+			v.Drift = []apply.Drift{drifted(state.Remade, "secret:pass", state.Keep)}
+		}, []string{"drifted secret:pass: is so $ podman secret rm --force pass && meshgen switch"}},
+		"another container has the name of what nothing is to start": {func(v *apply.View) {
+			v.Drift = []apply.Drift{drifted(state.Remade, "container:web", state.Keep)}
+			down(v, host.Unit{Load: "loaded", Active: "inactive"}, host.Details{}, host.Down{})
+			v.Generation.Units[1].Wanted = false
+		}, []string{"drifted container:web: is so $ podman container rm --force web"}},
 		"runs without its definition": {func(v *apply.View) {
 			down(v, host.Unit{Load: "not-found", Active: "active"}, host.Details{}, host.Down{})
 		}, []string{"drifted unit:m-web.service: runs, and systemd has lost its definition $ systemctl daemon-reload"}},
