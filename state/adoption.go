@@ -26,9 +26,9 @@ type Adoption struct {
 	// Dir has the copies. It lies below the state directory, and its path is
 	// relative to that; "" where nothing had to be copied.
 	Dir string `json:"dir,omitempty"`
-	// What it was: container, volume, network, secret, file, directory, unit, quadlet, mask, dropin.
+	// What it was: container, pod, volume, network, secret, file, directory, unit, quadlet, mask, dropin.
 	What string `json:"what"`
-	// ID is podman's id of a container or a secret, the time at which a volume or a network was
+	// ID is podman's id of a container, a pod or a secret, the time at which a volume or a network was
 	// made, which tells it from a later one of its name, or the sha256 of a file.
 	ID string `json:"id,omitempty"`
 	// Aside is the name that a container has while it is not in force.
@@ -37,9 +37,10 @@ type Adoption struct {
 	Restart string `json:"restart,omitempty"`
 	// Running says that it ran, and is started again when it is given back.
 	Running bool `json:"running,omitempty"`
-	// Unit ran the container.
+	// Unit ran the container or the pod.
 	Unit string `json:"unit,omitempty"`
-	// Pod is the one that the container is in, and stays in; nil where it is in none.
+	// Pod is the one that the container is in, that had the name, or that the unit ran;
+	// nil where there is none.
 	Pod *AdoptedPod `json:"pod,omitempty"`
 	// Secret is what it takes to know and make a secret, beside what it holds; nil of
 	// all else.
@@ -60,8 +61,9 @@ type AdoptedDir struct {
 	Attributes map[string][]byte `json:"attributes,omitempty"`
 }
 
-// AdoptedPod is a pod that was adopted with all of its containers. It stays, stopped
-// and under its name, and each of its containers' adoptions has all of this.
+// AdoptedPod is a pod that was adopted with all of its containers, and each of their
+// adoptions has all of this. It stays, stopped and under its name; one that a unit
+// makes anew at each start goes with the stop, and comes back with the unit.
 type AdoptedPod struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -70,6 +72,8 @@ type AdoptedPod struct {
 	Infra   string `json:"infra,omitempty"`
 	Restart string `json:"restart,omitempty"`
 	Running bool   `json:"running,omitempty"`
+	// Unit makes the pod anew at each start, and removes it at each stop; "" where none does.
+	Unit string `json:"unit,omitempty"`
 }
 
 // AdoptedSecret is a secret of podman's own driver. What it holds, and what podman

@@ -144,14 +144,12 @@ func TestReleaseOfAPodKilled(t *testing.T) {
 	takeover{v, podded, was, v.podsBefore, v.podsAdopted}.killed("release", 16)
 }
 
-// A pod that a unit runs is refused, and nothing in it touched: the unit would start
-// or remove what is put aside.
+// A pod that a unit runs and does not make anew is refused, and nothing in it touched:
+// the unit would start or remove what is put aside.
 func TestAdoptRefusesAPodOfAUnit(t *testing.T) {
 	v := Boot(t)
 	v.Run("sh", "-ec", `
 mkdir -p /etc/containers/systemd
-printf '[Pod]\nPodName=quad\n' > /etc/containers/systemd/quad.pod
-printf '[Container]\nImage=localhost/probe:2\nContainerName=in-quad\nPod=quad.pod\n' > /etc/containers/systemd/in-quad.container
 printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: play}\nspec: {containers: [{name: in, image: "localhost/probe:2"}]}\n' > /etc/play.yaml
 printf '[Kube]\nYaml=/etc/play.yaml\n' > /etc/containers/systemd/play.kube
 podman pod create --name=gen
@@ -162,9 +160,9 @@ printf '[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/podman 
 podman pod create --name=byname --infra=false --share=
 podman create --pod=byname --name=in-byname --network=none localhost/probe:2
 systemctl daemon-reload
-systemctl start quad-pod in-quad play pod-gen`)
+systemctl start play pod-gen`)
 	was := v.Run("podman", "ps", "--all", "--no-trunc", "--sort=id", "--format={{.ID}} {{.Names}} {{.State}}")
-	for name, unit := range map[string]string{"in-quad": "quad-pod.service", "play-in": "play.service", "in-gen": "pod-gen.service", "in-byname": "byname.service"} {
+	for name, unit := range map[string]string{"play-in": "play.service", "in-gen": "pod-gen.service", "in-byname": "byname.service"} {
 		v.WriteManifest(single(fmt.Sprintf("policy: takeover: \"adopt\"\ncontainers: x: {name: %q, %s}", name, probe)))
 		if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, ", which "+unit+" runs") {
 			t.Errorf("%s: switch: %+v", name, r)

@@ -31,6 +31,7 @@ type Adoption struct {
 // What a found thing is: [state.Adoption].
 const (
 	wasContainer = "container"
+	wasPod       = "pod"
 	wasVolume    = "volume"
 	wasNetwork   = "network"
 	wasSecret    = "secret"
@@ -49,10 +50,11 @@ type adoption struct {
 	seen     sight
 	number   int // of the generation that adopts
 	resource map[units.Address]units.Resource
-	takes    map[units.Target]bool // the containers that go together
+	takes    map[units.Target]bool // the containers and pods that go together
 
 	byUnit map[string][]state.Transition // what goes, by the unit that runs it
 	byID   map[string]state.Transition   // the containers that go
+	pods   map[string]*state.AdoptedPod  // that units make, by their ids: they go
 
 	adopted []Adoption
 	faults  units.Faults
@@ -63,7 +65,7 @@ type adoption struct {
 // is declared.
 func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, units.Faults, error) {
 	a := adoption{node: n, compiled: p.compiled, seen: p.before.seen, number: number, resource: byAddress(p.compiled.Generation)}
-	a.byUnit, a.byID = map[string][]state.Transition{}, map[string]state.Transition{}
+	a.byUnit, a.byID, a.pods = map[string][]state.Transition{}, map[string]state.Transition{}, map[string]*state.AdoptedPod{}
 	var objects []state.Transition
 	for _, t := range p.Transitions {
 		if t.Kind != state.Takeover || t.Decision != state.Adopt {
@@ -92,13 +94,13 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 			if err := a.file(t, by); err != nil {
 				return nil, nil, err
 			}
-		case wasContainer, wasVolume, wasNetwork, wasSecret:
+		case wasContainer, wasPod, wasVolume, wasNetwork, wasSecret:
 			objects = append(objects, t) // their units come first
 		}
 	}
 	a.takes = map[units.Target]bool{}
 	for _, t := range objects {
-		a.takes[t.To] = t.To.Kind() == units.TargetContainer
+		a.takes[t.To] = t.To.Kind() == units.TargetContainer || t.To.Kind() == units.TargetPod
 	}
 	for _, t := range objects {
 		if err := a.object(ctx, t, a.seen.observed.Taken[t.To]); err != nil {
@@ -106,6 +108,9 @@ func (n *Node) adopt(ctx context.Context, p Prepared, number int) ([]Adoption, u
 		}
 	}
 	a.quadletsNeed()
+	if err := a.podsWhole(ctx); err != nil {
+		return nil, nil, err
+	}
 	err := a.together(ctx)
 	return a.adopted, a.faults, err
 }
@@ -121,7 +126,7 @@ const holdIt = `or leave it alone with policy: takeover: "hold"`
 
 func (a *adoption) add(t state.Transition, was state.Adoption, same bool) {
 	was.Generation = a.number
-	if was.What == wasContainer || was.What == wasSecret || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
+	if was.What == wasContainer || was.What == wasPod || was.What == wasSecret || slices.ContainsFunc(was.Files, func(f state.AdoptedFile) bool { return f.Copy != "" }) {
 		was.Dir = filepath.Join(adoptedDir, strconv.Itoa(a.number))
 	}
 	x := Adoption{Target: t.To, Resource: t.Resource, Was: was, Same: same}

@@ -30,6 +30,8 @@ func (a *adoption) object(ctx context.Context, t state.Transition, by state.Occu
 	switch {
 	case by.What == wasContainer:
 		return a.container(ctx, t, o)
+	case by.What == wasPod:
+		return a.podItself(ctx, t, o)
 	case by.What == wasSecret:
 		return a.secret(ctx, t, o)
 	case by.What == wasVolume && !made.fitsVolume(o):
@@ -109,9 +111,13 @@ func (m objectOptions) fitsNetwork(o host.Object) bool {
 }
 
 func (a *adoption) container(ctx context.Context, t state.Transition, o host.Object) error {
-	pod, err := a.pod(ctx, t, o)
+	pod, podFiles, err := a.podOf(ctx, t, o)
 	if err != nil {
 		return err
+	}
+	if o.Infra && pod != nil && pod.Unit != "" { // it comes and goes with that
+		a.add(t, state.Adoption{What: wasContainer, ID: o.ID, Unit: pod.Unit, Running: o.Running, Pod: pod, Files: podFiles}, false)
+		return nil
 	}
 	known, err := a.node.Podman.InspectContainer(ctx, o.ID)
 	if err != nil {
@@ -130,8 +136,13 @@ func (a *adoption) container(ctx context.Context, t state.Transition, o host.Obj
 	if was.Unit, was.Files, err = a.runner(ctx, t, o); err != nil {
 		return err
 	}
+	was.Files = append(was.Files, podFiles...)
 	switch {
 	case known.Remove && a.makes(was.Unit, o): // its unit makes another each time
+	case pod != nil && pod.Unit != "":
+		a.fault(t, fmt.Sprintf("it would be destroyed with the pod %s, which %s removes as it stops, and no unit makes it anew, by its definition", pod.Name, pod.Unit),
+			"stop it by hand if nothing in it is needed, "+holdIt)
+		return nil
 	case known.Remove && o.Running:
 		a.fault(t, "podman removes it as it stops, and no unit makes it anew, by its definition", "stop it by hand if nothing in it is needed, "+holdIt)
 		return nil

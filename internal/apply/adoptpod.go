@@ -32,10 +32,12 @@ func (a *adoption) pod(ctx context.Context, t state.Transition, o host.Object) (
 		a.fault(t, "it is in the pod "+o.PodName+", which is of meshgen", "take it out of that by hand, "+holdIt)
 		return nil, nil //nolint:nilnil // as above
 	}
-	if others := besides(containers, o.Pod, a.node.adopted(), func(c host.Object) bool {
-		return a.takes[units.Of(units.TargetContainer, c.Name)]
-	}); len(others) > 0 {
-		a.fault(t, fmt.Sprintf("it is in the pod %s with %s, and a pod is adopted whole", o.PodName, strings.Join(others, ", ")),
+	if others := a.stayIn(containers, o.Pod, o.PodName); len(others) > 0 {
+		is := "it is in the pod " + o.PodName + " with "
+		if t.To.Kind() == units.TargetPod {
+			is = "in it is "
+		}
+		a.fault(t, is+strings.Join(others, ", ")+", and a pod is adopted whole",
 			"adopt all of them in one switch, "+holdIt)
 	}
 	infra := infraOf(containers, o.Pod)
@@ -43,11 +45,14 @@ func (a *adoption) pod(ctx context.Context, t state.Transition, o host.Object) (
 	if err != nil {
 		return nil, err
 	}
-	if unit != "" {
+	pod := &state.AdoptedPod{ID: o.Pod, Name: o.PodName, Infra: infra.ID, Running: infra.Running}
+	switch {
+	case unit != "" && makesPod(a.node.Layout, unit, o.PodName):
+		return a.madeByUnit(ctx, t, pod, unit)
+	case unit != "":
 		a.fault(t, fmt.Sprintf("it is in the pod %s, which %s runs, and would remove or start with all that is in it", o.PodName, unit),
 			"stop that and take its definition away by hand, "+holdIt)
 	}
-	pod := &state.AdoptedPod{ID: o.Pod, Name: o.PodName, Infra: infra.ID, Running: infra.Running}
 	if infra.ID == "" {
 		return pod, nil
 	}
@@ -59,6 +64,19 @@ func (a *adoption) pod(ctx context.Context, t state.Transition, o host.Object) (
 		pod.Restart = known.Restart
 	}
 	return pod, a.canUpdate(ctx, t, pod.Restart)
+}
+
+// stayIn returns what is in a pod and does not go with it: the pod's own name where a
+// resource wants that, too.
+func (a *adoption) stayIn(containers map[string]host.Object, id, name string) []string {
+	others := besides(containers, id, a.node.adopted(), func(c host.Object) bool {
+		return a.takes[units.Of(units.TargetContainer, c.Name)]
+	})
+	t := units.Of(units.TargetPod, name)
+	if _, wanted := a.seen.observed.Taken[t]; wanted && !a.takes[t] {
+		others = append(others, string(t))
+	}
+	return others
 }
 
 // besides returns the names of the containers in a pod, its infra container apart,
@@ -145,6 +163,12 @@ func (m *move) podsUnderWay(ctx context.Context) error {
 func (m *move) stopPods(ctx context.Context) error {
 	for _, pod := range podsOf(m.plan.Adopt) {
 		m.node.forget()
+		if pod.Unit != "" {
+			if err := m.podWent(ctx, pod); err != nil {
+				return err
+			}
+			continue
+		}
 		o, there, err := m.node.byID(ctx, pod.Infra)
 		if err != nil {
 			return err
@@ -192,18 +216,31 @@ func (n *Node) podsParted(back map[units.Target]state.Record) []error {
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(pods)) {
-		var all, stay []string
+		var stay []state.Record
 		for _, r := range pods[id] {
-			all = append(all, string(r.Target))
 			if _, goes := back[r.Target]; !goes {
-				stay = append(stay, string(r.Target))
+				stay = append(stay, r)
 			}
 		}
-		if len(stay) > 0 && len(stay) < len(all) {
+		if len(stay) > 0 && len(stay) < len(pods[id]) {
 			errs = append(errs, hint.Add(
-				fmt.Errorf("pod:%s: cannot be given back without %s", pods[id][0].Adoption.Pod.Name, strings.Join(stay, ", ")),
-				"give back all that is in it: meshgen release "+strings.Join(all, " ")))
+				fmt.Errorf("pod:%s: cannot be given back without %s", pods[id][0].Adoption.Pod.Name, strings.Join(ofResources(stay), ", ")),
+				"give back all that is in it: meshgen release "+strings.Join(ofResources(pods[id]), " ")))
 		}
 	}
 	return errs
+}
+
+// ofResources returns the names of records, without those that go with the name of a
+// pod: its unit's, and that of its infra container.
+func ofResources(records []state.Record) []string {
+	var names []string
+	for _, r := range records {
+		if r.Target.Kind() == units.TargetPod || !slices.ContainsFunc(records, func(of state.Record) bool {
+			return of.Target.Kind() == units.TargetPod && of.Resource == r.Resource
+		}) {
+			names = append(names, string(r.Target))
+		}
+	}
+	return names
 }

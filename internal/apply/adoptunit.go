@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -76,20 +77,24 @@ func (a *adoption) instances(ctx context.Context, template string) ([]string, er
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// commands returns what a unit executes as it starts, with its own names filled in,
-// as words. What a shell is to do is words too.
+// commands returns what a unit executes as it starts.
 func (a *adoption) commands(unit string) [][]string {
-	root := a.node.Layout.Root
+	return commandsOf(a.node.Layout, unit, "ExecStartPre", "ExecStart", "ExecStartPost")
+}
+
+// commandsOf returns what a unit executes by some of its keys, with its own names
+// filled in, as words. What a shell is to do is words too.
+func commandsOf(l state.Layout, unit string, keys ...string) [][]string {
 	names := []string{unit}
 	if template := templateOf(unit); template != "" {
 		names = append(names, template)
 	}
 	var paths []string
 	for _, name := range names {
-		paths = append(paths, generator.Definers(root, name)...)
+		paths = append(paths, generator.Definers(l.Root, name)...)
 		for _, dir := range ownerDirs {
-			for _, path := range within(a.node.Layout, filepath.Join(dir, name+".d")) {
-				paths = append(paths, a.node.Layout.Path(path))
+			for _, path := range within(l, filepath.Join(dir, name+".d")) {
+				paths = append(paths, l.Path(path))
 			}
 		}
 	}
@@ -98,7 +103,7 @@ func (a *adoption) commands(unit string) [][]string {
 		text, _ := os.ReadFile(path) //nolint:gosec // a unit file of the machine; one that cannot be read says nothing to systemd either
 		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
 			key, command, ok := strings.Cut(strings.TrimSpace(line), "=")
-			if key = strings.TrimSpace(key); !ok || !slices.Contains([]string{"ExecStartPre", "ExecStart", "ExecStartPost"}, key) {
+			if key = strings.TrimSpace(key); !ok || !slices.Contains(keys, key) {
 				continue
 			}
 			commands = append(commands, strings.FieldsFunc(separated.Replace(specifiers(unit).Replace(command)), func(r rune) bool {
@@ -170,22 +175,28 @@ func (a *adoption) makes(unit string, o host.Object) bool {
 		if filepath.Ext(path) != ".container" {
 			continue
 		}
-		name := "systemd-%N"
-		paths := []string{path}
-		for _, dropIn := range within(a.node.Layout, relative(a.node.Layout, path)+".d") {
-			paths = append(paths, a.node.Layout.Path(dropIn))
-		}
-		for _, p := range paths {
-			text, _ := os.ReadFile(p) //nolint:gosec // as in commands
-			for line := range strings.Lines(string(text)) {
-				if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.TrimSpace(key) == "ContainerName" {
-					name = strings.TrimSpace(value)
-				}
-			}
-		}
+		name := cmp.Or(quadletValue(a.node.Layout, path, "ContainerName"), "systemd-%N")
 		return specifiers(unit).Replace(name) == o.Name // the strongest alone is in force
 	}
 	return false
+}
+
+// quadletValue returns what a Quadlet says last of a key, with its drop-ins; "" where
+// that is nothing.
+func quadletValue(l state.Layout, path, key string) (value string) {
+	paths := []string{path}
+	for _, dropIn := range within(l, relative(l, path)+".d") {
+		paths = append(paths, l.Path(dropIn))
+	}
+	for _, p := range paths {
+		text, _ := os.ReadFile(p) //nolint:gosec // as in commandsOf
+		for line := range strings.Lines(string(text)) {
+			if is, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok && strings.TrimSpace(is) == key {
+				value = strings.TrimSpace(v)
+			}
+		}
+	}
+	return value
 }
 
 // together refuses to take away what runs or carries a container that stays, and
@@ -218,7 +229,7 @@ func (a *adoption) together(ctx context.Context) error {
 		a.goTogether(group, "by "+unit+", which would be taken away, podman runs", others, func(o host.Object) bool {
 			ours := o.Labels[units.MarkLabel] == group[0].Resource.String()
 			own := a.makes(unit, o) && !makesContainer(commands, o) // a Quadlet's, which goes and comes with it
-			return !ours && !own && !kept[o.ID] && (o.Unit == unit || ties[o.ID].Unit == unit || startsContainer(commands, o))
+			return !ours && !own && !o.Infra && !kept[o.ID] && (o.Unit == unit || ties[o.ID].Unit == unit || startsContainer(commands, o))
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.byID)) {

@@ -39,6 +39,10 @@ func (m *move) keepFound(ctx context.Context) error {
 			return errors.Join(err, discard(staged))
 		}
 	}
+	more, err := m.inspectedPods(ctx, dir)
+	if staged = append(staged, more...); err != nil {
+		return errors.Join(err, discard(staged))
+	}
 	if err := durable.Sync(dir); err != nil {
 		return errors.Join(err, discard(staged))
 	}
@@ -266,8 +270,11 @@ func (p Plan) stopsFound() []string {
 	var names []string
 	for _, a := range p.Adopt {
 		stops := a.Was.Unit != "" && (a.Was.What == wasContainer || (a.Was.Running && !a.Same))
-		if stops && !slices.Contains(names, a.Was.Unit) {
-			names = append(names, a.Was.Unit)
+		if stops {
+			names = appendNew(names, a.Was.Unit)
+		}
+		if pod := a.Was.Pod; pod != nil {
+			names = appendNew(names, pod.Unit)
 		}
 	}
 	return names
@@ -290,6 +297,8 @@ func (a Adoption) step() Step {
 		if a.Same {
 			s.Reason += "; it is as declared, and not written"
 		}
+	case wasPod:
+		s.Reason = "stopped by " + a.Was.Unit + ", which makes one each time"
 	case wasMask:
 		s.Reason = "the mask is taken away"
 	case wasSecret:

@@ -335,10 +335,16 @@ func adoptedWords(was *state.Adoption) string {
 
 // keptWords says what there is of what was adopted, once ours has gone.
 func keptWords(r state.Record) string {
-	if r.Adoption.What == wasContainer && r.Adoption.Aside == "" {
+	if itsUnitMakes(r.Adoption) {
 		return fmt.Sprintf("of what it was there is what podman said of it; meshgen release %s has %s make one again", r.Target, r.Adoption.Unit)
 	}
 	return fmt.Sprintf("what it was is kept; meshgen release %s gives it back", r.Target)
+}
+
+// itsUnitMakes reports whether nothing is kept of what was adopted but what makes it again:
+// the files of its unit.
+func itsUnitMakes(was *state.Adoption) bool {
+	return (was.What == wasContainer && was.Aside == "") || was.What == wasPod
 }
 
 // formerly says what had a name before it was adopted, and where that is kept.
@@ -353,6 +359,8 @@ func formerly(was *state.Adoption) string {
 			return fmt.Sprintf("container %.12s, which is kept as %s, in the pod %s", was.ID, was.Aside, was.Pod.Name)
 		}
 		return fmt.Sprintf("container %.12s, which is kept as %s", was.ID, was.Aside)
+	case wasPod:
+		return fmt.Sprintf("pod %.12s, which %s had made", was.ID, was.Unit)
 	case wasVolume, wasNetwork:
 		return "a " + was.What + " made at " + was.ID + ", which is used as it is"
 	case wasDir:
@@ -457,7 +465,7 @@ func standing(r state.Record, by units.Resource, active string) (now, next strin
 		if r.Adoption != nil {
 			now += fmt.Sprintf(", adopted in generation %d from %s", r.Adoption.Generation, formerly(r.Adoption))
 			next = fmt.Sprintf("meshgen release %s gives it back", r.Target)
-			if r.Adoption.What == wasContainer && r.Adoption.Aside == "" {
+			if itsUnitMakes(r.Adoption) {
 				next = fmt.Sprintf("meshgen release %s has %s make one again", r.Target, r.Adoption.Unit)
 			}
 		}

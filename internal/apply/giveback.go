@@ -218,6 +218,8 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 		case wasContainer:
 			err = errors.Join(err, m.containerBack(ctx, r))
 			start = appendNew(start, r.Adoption.Unit)
+		case wasPod:
+			err = errors.Join(err, m.podNamed(ctx, r))
 		case wasUnit, wasQuadlet:
 			if r.Adoption.Running {
 				start = appendNew(start, r.Target.Name())
@@ -226,6 +228,9 @@ func (m *move) runBack(ctx context.Context, records []state.Record) (back []stat
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if pod := r.Adoption.Pod; pod != nil {
+			start = appendNew(start, pod.Unit)
 		}
 		named = append(named, r)
 	}

@@ -36,6 +36,9 @@ func (n *Node) copies(r state.Record) []string {
 			paths = append(paths, filepath.Join(dir, f.Copy))
 		}
 	}
+	if pod := r.Adoption.Pod; pod != nil && pod.Unit != "" {
+		paths = append(paths, filepath.Join(dir, podInspection(*pod)))
+	}
 	if r.Adoption.What == wasContainer {
 		paths = append(paths, filepath.Join(dir, inspection(r.Target)))
 	}

@@ -64,6 +64,7 @@ type Podman interface {
 	Unused(ctx context.Context) (map[string]bool, error)
 	VolumeUsers(ctx context.Context, name string) ([]host.Object, error)
 	InspectContainer(ctx context.Context, id string) (host.Inspection, error)
+	InspectPod(ctx context.Context, id string) ([]byte, error)
 	Ties(ctx context.Context, ids []string) (map[string]host.Tie, error)
 	StopContainer(ctx context.Context, id string) error
 	StartContainer(ctx context.Context, id string) error

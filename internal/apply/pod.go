@@ -95,7 +95,7 @@ func (n *Node) strangers(ctx context.Context, plan Plan) (units.Faults, error) {
 	for _, name := range slices.Sorted(maps.Keys(containers)) {
 		c := containers[name]
 		for _, pod := range pods {
-			if c.Pod != pod.ID || c.Infra || !down[pod.Unit] {
+			if c.Pod != pod.ID || c.Infra || !down[pod.Unit] || n.unitMakesAgain(c) {
 				continue
 			}
 			if ours, err := n.isOurs(ctx, c); err != nil {

@@ -30,7 +30,7 @@ func (n *Node) besideSuccessor(ctx context.Context, r state.Record, stay []units
 			return err
 		}
 		shared = "and both would use " + shared
-	case was.What == wasContainer, was.What == wasUnit, was.What == wasQuadlet:
+	case was.What == wasContainer, was.What == wasPod, was.What == wasUnit, was.What == wasQuadlet:
 		shared = "and what the two would share is not known"
 	default:
 		return nil

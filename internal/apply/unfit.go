@@ -40,7 +40,10 @@ func (n *Node) unfit(t units.Target, by state.Occupant) (why, instead string) {
 		return "", ""
 	case wasContainer, wasVolume, wasNetwork:
 		return "", ""
-	case units.TargetPod:
+	case wasPod:
+		if t.Kind() == units.TargetPod && makesPod(n.Layout, by.Unit, t.Name()) {
+			return "", ""
+		}
 		return "podman cannot rename a pod, so that none can be kept", "give the declared one another name, or remove the pod by hand"
 	}
 	return "what is no file cannot be kept", "move it out of the way by hand"

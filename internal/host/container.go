@@ -64,6 +64,11 @@ func (p Podman) InspectContainer(ctx context.Context, id string) (Inspection, er
 	return i, nil
 }
 
+// InspectPod returns all that podman has of the pod of that id, in JSON.
+func (p Podman) InspectPod(ctx context.Context, id string) ([]byte, error) {
+	return p.run(ctx, "pod", "inspect", "--", id)
+}
+
 // Tie is what a container hangs on.
 type Tie struct {
 	// Needs are the containers, by id, that podman starts before it, whose network or

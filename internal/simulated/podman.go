@@ -156,6 +156,10 @@ func (p podman) RemoveSecret(_ context.Context, id string) error {
 	return nil
 }
 
+func (p podman) InspectPod(_ context.Context, id string) ([]byte, error) {
+	return nil, fmt.Errorf("pod %s: not found", id)
+}
+
 func (p podman) RemovePod(_ context.Context, id string) error {
 	return fmt.Errorf("pod %s: not found", id)
 }
