@@ -125,6 +125,14 @@ func (v *Machine) PowerCut() {
 	}
 }
 
+// PowerOff shuts the machine down: see [machine.Machine.PowerOff].
+func (v *Machine) PowerOff() {
+	v.t.Helper()
+	if err := v.m.PowerOff(v.t.Context()); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
 // Command returns a command to be run on the machine: see
 // [machine.Machine.Command].
 func (v *Machine) Command(args ...string) *exec.Cmd {

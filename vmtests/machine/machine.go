@@ -252,6 +252,23 @@ func (m *Machine) PowerCut() error {
 	return m.removeCgroup()
 }
 
+// PowerOff has systemd end all that runs, in order, and returns when the machine is
+// off. It does nothing to a machine that is.
+func (m *Machine) PowerOff(ctx context.Context) error {
+	if m.power == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootDeadline)
+	defer cancel()
+	_ = m.Command(ctx, "systemctl", "poweroff").Run() // it may go down with the machine
+	select {
+	case <-m.power.gone:
+		return m.PowerCut() // of what is left: its cgroup
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("power off: %w", ctx.Err()), m.PowerCut())
+	}
+}
+
 // Close cuts the power and removes the disk. It may be called again.
 func (m *Machine) Close() error {
 	if m.disk == nil {

@@ -89,7 +89,7 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 		return "", fmt.Errorf("go env: %w", err)
 	}
 	dir := filepath.Join(p.cache, "programs-"+key(string(module)))
-	packages := []string{"meshgen/cmd/meshgen", "meshgen/cmd/meshgen-generator", "meshgen/cmd/meshgen-guard", "meshgen/vmtests/probe", "meshgen/vmtests/look"}
+	packages := []string{"meshgen/cmd/meshgen", "meshgen/cmd/meshgen-generator", "meshgen/cmd/meshgen-guard", "meshgen/vmtests/probe", "meshgen/vmtests/look", "meshgen/vmtests/cmd/scenario"}
 	if runtime.GOARCH == "amd64" { // whose registers it knows
 		packages = append(packages, "meshgen/vmtests/nth")
 	}
@@ -104,8 +104,9 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 		"/usr/lib/systemd/system/meshgen-confirm.service": filepath.Join(packaged, "meshgen-confirm.service"),
 		"/usr/lib/systemd/system/meshgen-audit.service":   filepath.Join(packaged, "meshgen-audit.service"),
 		"/usr/lib/systemd/system/meshgen-audit.timer":     filepath.Join(packaged, "meshgen-audit.timer"),
-		"/usr/bin/meshgen": filepath.Join(dir, "meshgen"),
-		"/usr/bin/look":    filepath.Join(dir, "look"),
+		"/usr/bin/meshgen":  filepath.Join(dir, "meshgen"),
+		"/usr/bin/look":     filepath.Join(dir, "look"),
+		"/usr/bin/scenario": filepath.Join(dir, "scenario"),
 		"/usr/lib/systemd/system-generators/meshgen-generator": filepath.Join(dir, "meshgen-generator"),
 		"/usr/lib/meshgen/meshgen-guard":                       filepath.Join(dir, "meshgen-guard"),
 	}

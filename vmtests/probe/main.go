@@ -6,6 +6,7 @@
 //	probe store ADDR         answer each connection with how many came so far, keep it open
 //	probe connect ADDR       hold a connection to a store; exit 1 when it breaks
 //	probe front STORE ADDR…  hold a connection to a store, and serve at ADDR…
+//	probe alone FILE         until SIGTERM; FILE is locked meanwhile, and gets a line that says whether it was free
 //	probe exit CODE          at once
 //	probe wait-then-exit DURATION CODE
 //
@@ -20,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -66,6 +68,8 @@ func run(args []string) error {
 		go func() { failed <- connect(args[0]) }()
 		go func() { failed <- serve(args[1:]) }()
 		return <-failed
+	case name == "alone" && len(args) == 1:
+		return alone(args[0])
 	case name == "exit" && len(args) == 1:
 		return exitWith(args[0])
 	case name == "wait-then-exit" && len(args) == 2:
@@ -77,6 +81,36 @@ func run(args []string) error {
 		return exitWith(args[1])
 	}
 	return fmt.Errorf("%s: no such command, or not with %d arguments", name, len(args))
+}
+
+// alone holds a lock that goes with the process, and with the power.
+func alone(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // never: but what is open for that is not collected
+	beside := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	how := "alone"
+	if beside != nil {
+		how = "beside another"
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	up, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return err
+	}
+	since, _, _ := strings.Cut(string(up), " ")
+	if _, err := fmt.Fprintf(f, "boot %.8s, second %s: %s starts %s\n", boot, since, os.Getenv("IS"), how); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), beside); err != nil {
+		return err
+	}
+	select {}
 }
 
 func exitWith(code string) error {
