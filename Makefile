@@ -4,9 +4,13 @@ PREFIX  ?= /usr
 DESTDIR ?=
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
+# Where the units of containers will find the guard: generations have it, and outlive
+# whatever is installed.
+GUARD   ?= $(PREFIX)/lib/meshgen/meshgen-guard
+
 GO      ?= go
 LINT     = $(GO) tool -modfile=tools.mod golangci-lint
-BUILD    = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X meshgen/generator.GuardProgram=$(PREFIX)/lib/meshgen/meshgen-guard'
+BUILD    = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X meshgen/generator.GuardProgram=$(GUARD)'
 CACHE    = $(or $(MESHGEN_CACHE),/var/cache/meshgen-vmtests)
 
 SHELL       = bash
@@ -46,7 +50,7 @@ install: build   ## the programs, the units and the header for policies, below D
 .PHONY: check
 check: lint      ## all that reads the code without running it
 	$(GO) mod tidy -diff
-	$(GO) vet -tags systemd,model ./...
+	$(GO) vet -tags systemd,model,nix ./...
 
 .PHONY: fmt
 fmt:             ## format the code
@@ -73,6 +77,16 @@ histories:       ## HISTORIES random histories of a node, against a model of wha
 .PHONY: model
 model: setup     ## the model of a switch in docs/model, searched by spin, and its figures
 	$(GO) test -tags model -count 1 -v ./docs/model/
+
+.PHONY: nix-check
+nix-check: PACKAGES = nix-bin python3-minimal
+nix-check: setup  ## the flake and its module, as far as they can be known without nixpkgs
+	$(GO) test -tags nix -count 1 ./nix/
+
+.PHONY: vendor-hash
+vendor-hash: PACKAGES = nix-bin
+vendor-hash: setup  ## the vendorHash of nix/package.nix, computed anew and compared
+	$(GO) test -tags nix -count 1 -run TestVendorHash ./nix/
 
 .PHONY: crash-test
 crash-test: setup  ## a switch killed, and failed, at every call that changes anything: about an hour

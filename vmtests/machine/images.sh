@@ -1,8 +1,11 @@
-# Imports localhost/probe:1 and :2 on a machine, with /run/probe as their program.
+# Imports localhost/probe:1 and :2 on a machine: sh images.sh [PROBE BUSYBOX], two
+# static programs.
 set -eu
+probe=${1:-/run/probe} busybox=${2:-/usr/bin/busybox}
 dir=$(mktemp -d)
 mkdir "$dir/bin" "$dir/tmp"
-cp /run/probe /usr/bin/busybox "$dir/bin/"
+cp "$probe" "$dir/bin/probe"
+cp "$busybox" "$dir/bin/busybox"
 for name in sh cat echo kill ls nc rm touch; do
 	ln -s busybox "$dir/bin/$name"
 done
