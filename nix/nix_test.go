@@ -5,10 +5,12 @@
 package nix_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -21,25 +23,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// run runs a command in the checkout, with a store of the test's own for Nix, and
-// returns its stdout.
+// run runs a command in the checkout, which must exit with 0, and returns its stdout.
 func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := try(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try runs a command in the checkout, with a store of the test's own for Nix.
+func try(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if strings.HasPrefix(args[0], "nix") {
 		mustHaveNix(t)
 	}
 	own := t.TempDir()
+	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "chmod", "-R", "u+w", own).Run() }) // whoever removes it tells of it
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "NIX_STORE_DIR="+own+"/store", "NIX_STATE_DIR="+own+"/state", "NIX_LOG_DIR="+own+"/log")
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, exit.Stderr)
+		err = fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }
 
 func mustHaveNix(t *testing.T) {
@@ -89,6 +98,39 @@ func TestMachinesAreAsExpected(t *testing.T) {
 	for _, e := range all {
 		if diff := cmp.Diff(e.Want, e.Got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", e.Name, diff)
+		}
+	}
+}
+
+// A manifest of Nix values becomes one of CUE, and one that the machine would refuse is
+// refused where its system is built: by meshgen, and by Quadlet. This builds it.
+func TestManifestIsChecked(t *testing.T) {
+	quadlets, _ := filepath.Glob("/var/cache/meshgen-vmtests/root-*/usr/libexec/podman/quadlet") // the pattern is sound
+	quadlets = append(quadlets, "/usr/libexec/podman/quadlet")
+	if _, err := os.Stat(quadlets[0]); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	run(t, "go", "build", "-o", dir+"/bin/meshgen", "./cmd/meshgen")
+	run(t, "install", "-D", quadlets[0], dir+"/libexec/podman/quadlet")
+	build := func(container string) (string, error) {
+		return try(t, "nix-build", "--no-out-link", "--option", "sandbox", "false", "--option", "build-users-group", "",
+			"--argstr", "programs", dir, "--argstr", "container", container, "nix/standin/manifest.nix")
+	}
+	out, err := build(`{"Image": "localhost/probe:1", "PublishPort": ["80:80"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "mesh.cue"))
+	if err != nil || !strings.HasPrefix(string(text), "package mesh\n\n{") || !strings.Contains(string(text), "localhost/probe:1") {
+		t.Errorf("the manifest is %q, %v", text, err)
+	}
+	for container, says := range map[string]string{
+		`{"Imag": "localhost/probe:1"}`:                            "no such key",
+		`{"Image": "localhost/probe:1", "RemapUsers": "nonsense"}`: "RemapUsers",
+	} {
+		if _, err := build(container); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", container, err)
 		}
 	}
 }

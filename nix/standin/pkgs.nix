@@ -1,5 +1,6 @@
-# As much of nixpkgs as the files beside use. A derivation is its name, a path in the
-# store that nothing makes, and the arguments that it was asked for with.
+# As much of nixpkgs as the files beside use. A package is its name, a path in the
+# store that nothing makes, and the arguments that it was asked for with; what a script
+# makes can be built, with the programs of the host.
 let
   lib = import ./lib.nix;
   made =
@@ -16,8 +17,14 @@ in
 {
   inherit lib;
   buildGo126Module = args: made args.pname args;
-  runCommand = name: args: script: made name (args // { inherit script; });
-  writeText = name: text: made name { inherit text; };
+  runCommand = name: args: script: derivation {
+    inherit name;
+    system = builtins.currentSystem;
+    builder = "/bin/bash";
+    args = [ "-euc" script ];
+    PATH = lib.concatStringsSep ":" (map (p: "${p}/bin") (args.nativeBuildInputs or [ ]) ++ [ "/usr/bin" "/bin" ]);
+  };
+  writeText = builtins.toFile;
   formats.json = _: {
     type = lib.types.attrsOf lib.types.anything // {
       # Values of any depth come together.
@@ -27,7 +34,7 @@ in
         in
         _: builtins.foldl' join { };
     };
-    generate = name: values: made name { text = builtins.toJSON values; };
+    generate = name: values: builtins.toFile name (builtins.toJSON values);
   };
   mkShell = args: made "shell" args;
   testers.runNixOSTest = test: made test.name { inherit (test) testScript; } // {
