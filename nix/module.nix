@@ -27,7 +27,7 @@ let
     cp -rL ${if isDirectory then cfg.manifest else fromValues cfg.manifest} $out
     install -D ${podman}/libexec/podman/quadlet root/usr/libexec/podman/quadlet
     install -D ${pkgs.writeText "hostname" config.networking.hostName} root/etc/hostname
-    meshgen check --root root --manifest $out
+    meshgen check --root root --manifest $out ${lib.optionalString (lib.elem "--allow-empty" cfg.flags) "--allow-empty"}
   '';
 
   # The services that come with the package, each a file of the directory.

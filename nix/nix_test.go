@@ -5,6 +5,7 @@
 package nix_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -20,7 +21,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // run runs a command in the checkout, which must exit with 0, and returns its stdout.
@@ -96,7 +97,7 @@ func TestMachinesAreAsExpected(t *testing.T) {
 		t.Fatalf("only %d expectations", len(all))
 	}
 	for _, e := range all {
-		if diff := cmp.Diff(e.Want, e.Got); diff != "" {
+		if diff := gocmp.Diff(e.Want, e.Got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", e.Name, diff)
 		}
 	}
@@ -113,24 +114,34 @@ func TestManifestIsChecked(t *testing.T) {
 	dir := t.TempDir()
 	run(t, "go", "build", "-o", dir+"/bin/meshgen", "./cmd/meshgen")
 	run(t, "install", "-D", quadlets[0], dir+"/libexec/podman/quadlet")
-	build := func(container string) (string, error) {
+	build := func(values, flags string) (string, error) {
 		return try(t, "nix-build", "--no-out-link", "--option", "sandbox", "false", "--option", "build-users-group", "",
-			"--argstr", "programs", dir, "--argstr", "container", container, "nix/standin/manifest.nix")
+			"--argstr", "programs", dir, "--argstr", "values", values, "--argstr", "flags", flags, "nix/standin/manifest.nix")
 	}
-	out, err := build(`{"Image": "localhost/probe:1", "PublishPort": ["80:80"]}`)
-	if err != nil {
-		t.Fatal(err)
+	container := func(keys string) string {
+		return `{"modules": {"m": {"containers": {"x": {"Container": {` + keys + `}}}}}}`
 	}
-	text, err := os.ReadFile(filepath.Join(out, "mesh.cue"))
-	if err != nil || !strings.HasPrefix(string(text), "package mesh\n\n{") || !strings.Contains(string(text), "localhost/probe:1") {
-		t.Errorf("the manifest is %q, %v", text, err)
-	}
-	for container, says := range map[string]string{
-		`{"Imag": "localhost/probe:1"}`:                            "no such key",
-		`{"Image": "localhost/probe:1", "RemapUsers": "nonsense"}`: "RemapUsers",
+	for _, c := range []struct{ values, flags, has, fails string }{
+		{values: container(`"Image": "localhost/probe:1"`), has: "localhost/probe:1"},
+		{values: container(`"Imag": "localhost/probe:1"`), fails: "no such key"},
+		{values: container(`"Image": "localhost/probe:1", "RemapUsers": "nonsense"`), fails: "RemapUsers"},
+		{values: `{}`, fails: "--allow-empty"},
+		{values: `{}`, flags: `["--allow-empty"]`, has: "{}"},
 	} {
-		if _, err := build(container); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", container, err)
+		out, err := build(c.values, cmp.Or(c.flags, "[]"))
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s: %v", c.values, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.values, err)
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(out, "mesh.cue"))
+		if err != nil || !strings.HasPrefix(string(text), "package mesh\n\n{") || !strings.Contains(string(text), c.has) {
+			t.Errorf("%s: the manifest is %q, %v", c.values, text, err)
 		}
 	}
 }
@@ -169,7 +180,7 @@ func TestEveryScenarioIsPlayed(t *testing.T) {
 		want = append(want, s.Name)
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, played); diff != "" {
+	if diff := gocmp.Diff(want, played); diff != "" {
 		t.Errorf("the checks (-scenarios +checks):\n%s", diff)
 	}
 }

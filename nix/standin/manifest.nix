@@ -1,5 +1,9 @@
-# The manifest of a machine with one container, to be built with these programs.
-{ programs, container }:
+# The manifest of a machine, to be built with these programs: values and flags are JSON.
+{
+  programs,
+  values,
+  flags ? "[]",
+}:
 let
   package = name: { type = "derivation"; inherit name; outPath = programs; };
   machine = import ./nixos.nix {
@@ -10,7 +14,8 @@ let
         services.meshgen = {
           enable = true;
           package = package "meshgen";
-          manifest.modules.m.containers.x.Container = builtins.fromJSON container;
+          manifest = builtins.fromJSON values;
+          flags = builtins.fromJSON flags;
         };
       }
     ];
