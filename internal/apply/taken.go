@@ -62,7 +62,11 @@ func (n *Node) taken(
 				}
 			}
 		}
-		if by.Words != "" {
+		if r, ours := n.givesWay(t, by); ours {
+			by.Words += ", and it is of " + r.Resource.String()
+			by.Unfit, by.Instead = "a file and a directory take turns at a path in two switches", "leave "+t.Name()+" undeclared for one switch, in which what is there goes"
+			taken[t] = by
+		} else if by.Words != "" {
 			by.Words += ", and it is not of meshgen"
 			by.Unfit, by.Instead = n.unfit(t, by)
 			if n.Ledger != nil {
@@ -73,6 +77,20 @@ func (n *Node) taken(
 		}
 	}
 	return taken, nil
+}
+
+// givesWay returns what the ledger has of the file of ours that is where a directory
+// is to be, or of the directory where a file is.
+func (n *Node) givesWay(t units.Target, by state.Occupant) (state.Record, bool) {
+	other := units.Target("")
+	switch {
+	case t.Kind() == units.TargetDir && by.What == wasFile:
+		other = units.Of(units.TargetFile, t.Name())
+	case t.Kind() == units.TargetFile && by.What == wasDir:
+		other = units.Of(units.TargetDir, t.Name())
+	}
+	r, known := n.ledgerRecord(other)
+	return r, known && r.State == state.Live
 }
 
 // podHolds reports whether a pod that is not ours has the name of a container: podman
