@@ -269,7 +269,12 @@ func shown(t units.Target) string {
 	return string(t)
 }
 
+// writeSteps prints what will be done, where that is anything: a resource may get
+// another address, or be held, with no step.
 func writeSteps(w io.Writer, steps []apply.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
 	if _, err := fmt.Fprintln(w, "\nin this order:"); err != nil {
 		return err
 	}
