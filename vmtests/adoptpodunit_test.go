@@ -168,11 +168,15 @@ func TestAdoptRefusesAPartOfAPodOfAUnit(t *testing.T) {
 	for says, names := range map[string]string{
 		"pod:forge cannot be adopted: in it is forge-app, forge-web, and a pod is adopted whole":  "pod:forge",
 		"container:forge-web cannot be adopted: it is in the pod forge with forge-app, and a pod": "pod:forge container:forge-web",
-		"container:api cannot be adopted: it is in the pod shop with pod:shop":                    "container:api",
+		"m/container/api needs m/pod/shop, which is held":                                         "container:api",
 	} {
 		if r := v.Exec(append([]string{"meshgen", "adopt"}, strings.Fields(names)...)...); r.Code != 3 || !strings.Contains(r.Stderr, says) {
 			t.Errorf("%s: %+v", names, r)
 		}
+	}
+	v.WriteManifest(single("policy: takeover: \"hold\"\npods: older: {name: \"older\", Pod: PodName: \"systemd-old\"}\ncontainers: lone: {name: \"lone\", " + probe + "}"))
+	if r := v.Exec("meshgen", "adopt", "container:lone"); r.Code != 3 || !strings.Contains(r.Stderr, "it is in the pod systemd-old with pod:systemd-old, and") {
+		t.Errorf("a pod whose name is wanted as well: %+v", r)
 	}
 	v.mustBeFoundUnitPods("a part", was)
 

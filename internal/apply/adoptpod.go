@@ -66,14 +66,13 @@ func (a *adoption) pod(ctx context.Context, t state.Transition, o host.Object) (
 	return pod, a.canUpdate(ctx, t, pod.Restart)
 }
 
-// stayIn returns what is in a pod and does not go with it: the pod's own name where a
-// resource wants that, too.
+// stayIn returns what is in a pod and does not go with it: the pod itself, too, where a
+// resource that wants its name is held for that.
 func (a *adoption) stayIn(containers map[string]host.Object, id, name string) []string {
 	others := besides(containers, id, a.node.adopted(), func(c host.Object) bool {
 		return a.takes[units.Of(units.TargetContainer, c.Name)]
 	})
-	t := units.Of(units.TargetPod, name)
-	if _, wanted := a.seen.observed.Taken[t]; wanted && !a.takes[t] {
+	if t := units.Of(units.TargetPod, name); a.letBe(t) {
 		others = append(others, string(t))
 	}
 	return others

@@ -80,16 +80,22 @@ func (a *adoption) podOf(ctx context.Context, t state.Transition, o host.Object)
 		return pod, nil, nil
 	}
 	a.pods[pod.ID] = pod
-	unit := units.Of(units.TargetUnit, pod.Unit)
-	switch _, wanted := a.seen.observed.Taken[unit]; {
+	switch {
 	case len(a.byUnit[pod.Unit]) > 0: // whose adoption has the files
 		return pod, nil, nil
-	case wanted:
+	case a.letBe(units.Of(units.TargetUnit, pod.Unit)):
 		a.fault(t, fmt.Sprintf("%s makes the pod %s, and is not adopted with it", pod.Unit, pod.Name), "adopt all of them in one switch, "+holdIt)
 		return pod, nil, nil
 	}
 	d, err := a.definition(t, pod.Unit)
 	return pod, d.files, err
+}
+
+// letBe reports whether what has a name is let be by a resource that wants it.
+func (a *adoption) letBe(t units.Target) bool {
+	return slices.ContainsFunc(a.compiled.Generation.Held, func(h state.Holding) bool {
+		return slices.ContainsFunc(h.Taken, func(taken state.Transition) bool { return taken.To == t })
+	})
 }
 
 // podsWhole refuses to take away a unit that makes a pod whose containers stay, or that
