@@ -113,7 +113,7 @@ func TestAdoptAPodOfAUnit(t *testing.T) {
 	v.mustBeAdoptedUnitPods("after a reboot")
 
 	r := v.Exec("meshgen", "release", "container:forge-web", "pod:shop")
-	for _, want := range []string{"meshgen release container:forge-app container:forge-web pod:forge", "meshgen release container:api pod:shop"} {
+	for _, want := range []string{"cannot be given back without container:forge-app, pod:forge", "meshgen release container:forge-app container:forge-web pod:forge", "meshgen release container:api pod:shop"} {
 		if r.Code != 3 || !strings.Contains(r.Stderr, want) {
 			t.Errorf("a part is given back, or nothing says %q: %+v", want, r)
 		}
@@ -197,4 +197,15 @@ func TestAdoptRefusesAPartOfAPodOfAUnit(t *testing.T) {
 		}
 	}
 	v.mustBeFoundUnitPods("with guests", was)
+
+	v.Run("podman", "rm", "--force", "guest", "brief")
+	v.WriteFile("/etc/systemd/system/needs.service", "[Unit]\nRequires=pod-shop.service\nAfter=pod-shop.service\n[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.Run("systemctl", "daemon-reload")
+	v.Run("systemctl", "start", "needs")
+	was = v.unitPodsBefore()
+	v.WriteManifest(unitPodsSuccessor("adopt", ""))
+	if r := v.Exec("meshgen", "switch"); r.Code != 3 || !strings.Contains(r.Stderr, "pod:shop cannot be adopted: pod-shop.service makes it, and needs.service needs that") {
+		t.Errorf("needed: %+v", r)
+	}
+	v.mustBeFoundUnitPods("needed", was)
 }

@@ -32,7 +32,8 @@ func (a *adoption) pod(ctx context.Context, t state.Transition, o host.Object) (
 		a.fault(t, "it is in the pod "+o.PodName+", which is of meshgen", "take it out of that by hand, "+holdIt)
 		return nil, nil //nolint:nilnil // as above
 	}
-	if others := a.stayIn(containers, o.Pod, o.PodName); len(others) > 0 {
+	// What is against the pod itself is said of that, and not of its infra container too.
+	if others := a.stayIn(containers, o.Pod, o.PodName); len(others) > 0 && (!o.Infra || !a.takes[units.Of(units.TargetPod, o.PodName)]) {
 		is := "it is in the pod " + o.PodName + " with "
 		if t.To.Kind() == units.TargetPod {
 			is = "in it is "
@@ -222,8 +223,12 @@ func (n *Node) podsParted(back map[units.Target]state.Record) []error {
 			}
 		}
 		if len(stay) > 0 && len(stay) < len(pods[id]) {
+			part := "pod:" + pods[id][0].Adoption.Pod.Name
+			if slices.ContainsFunc(stay, func(r state.Record) bool { return string(r.Target) == part }) {
+				part = "a part of " + part
+			}
 			errs = append(errs, hint.Add(
-				fmt.Errorf("pod:%s: cannot be given back without %s", pods[id][0].Adoption.Pod.Name, strings.Join(ofResources(stay), ", ")),
+				fmt.Errorf("%s: cannot be given back without %s", part, strings.Join(ofResources(stay), ", ")),
 				"give back all that is in it: meshgen release "+strings.Join(ofResources(pods[id]), " ")))
 		}
 	}

@@ -113,7 +113,11 @@ func (a *adoption) podsWhole(ctx context.Context) error {
 			a.adopted[i].Was.Pod = pod
 		}
 	}
-	if err := a.podsNeeded(ctx, made); err != nil {
+	containers, err := a.node.objects.get(ctx, units.TargetContainer)
+	if err != nil {
+		return err
+	}
+	if err := a.podsNeeded(ctx, made, containers); err != nil {
 		return err
 	}
 	pods, err := a.node.objects.get(ctx, units.TargetPod)
@@ -131,28 +135,40 @@ func (a *adoption) podsWhole(ctx context.Context) error {
 }
 
 // podsNeeded refuses to take away a unit that makes a pod and that a unit needs which
-// runs nothing of what goes.
-func (a *adoption) podsNeeded(ctx context.Context, made map[string]*state.AdoptedPod) error {
+// runs nothing in that: what is in it is judged for itself.
+func (a *adoption) podsNeeded(ctx context.Context, made map[string]*state.AdoptedPod, containers map[string]host.Object) error {
+	runs := map[string]string{} // a pod's id, by the unit that runs a container in it
+	for _, o := range containers {
+		if o.Unit != "" {
+			runs[o.Unit] = o.Pod
+		}
+	}
 	for _, unit := range slices.Sorted(maps.Keys(made)) {
 		names, err := a.node.Systemd.Dependents(ctx, []string{unit})
 		if err != nil {
 			return err
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return len(a.byUnit[name]) > 0 || made[name] != nil })
+		names = slices.DeleteFunc(names, func(name string) bool { return len(a.byUnit[name]) > 0 || runs[name] == made[unit].ID })
 		found, err := a.node.Systemd.Units(ctx, names)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
 			if found[name].Up() {
-				a.faults = append(a.faults, units.Fault{
-					Message: fmt.Sprintf("pod:%s cannot be adopted: %s makes it, and %s needs that", made[unit].Name, unit, name),
-					Hint:    "stop " + name + " by hand, " + holdIt,
-				})
+				a.podFault(made[unit], fmt.Sprintf("%s makes it, and %s needs that", unit, name), "stop "+name+" by hand, "+holdIt)
 			}
 		}
 	}
 	return nil
+}
+
+func (a *adoption) podFault(pod *state.AdoptedPod, message, hint string) {
+	i := slices.IndexFunc(a.adopted, func(x Adoption) bool { return x.Was.Pod != nil && x.Was.Pod.ID == pod.ID })
+	if i < 0 {
+		return // what is in it is refused as well
+	}
+	r := a.adopted[i].Resource
+	a.fault(state.Transition{Resource: r, To: units.Of(units.TargetPod, pod.Name), Position: a.resource[r].Position}, message, hint)
 }
 
 // inspectedPods stages what podman says of the pods that go with their units.
