@@ -50,6 +50,7 @@ in
   (is "and by each change" (lib.elem (manifest declared) (apply declared).restartTriggers) true)
   (is "another manifest is another trigger" ((apply declared).restartTriggers == (apply directory).restartTriggers) false)
   (is "an audit" directory.config.systemd.timers.meshgen-audit.timerConfig.OnUnitActiveSec "1h")
+  (is "by a timer that is packaged" (lib.filter (t: !(builtins.pathExists (../systemd + "/${t}.timer"))) (lib.attrNames directory.config.systemd.timers)) [ ])
   (is "no audit unasked" bare.config.systemd.timers { })
   (is "a wrong option is refused" (fails (machine { enable = true; manifets = { }; }).config.systemd.services) true)
   (is "a wrong type is refused" (fails (machine { enable = true; manifest = 1; }).config.environment.etc) true)
