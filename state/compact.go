@@ -46,7 +46,8 @@ type before struct {
 // Bulky reports whether the log can be compacted now and it would pay: it is
 // over a megabyte, and over four times what would be left of it.
 func (l *Ledger) Bulky() bool {
-	if _, open := l.Unfinished(); open || l.size <= bulky {
+	_, open := l.Unfinished()
+	if _, ejecting := l.Ejecting(); open || ejecting || l.size <= bulky {
 		return false
 	}
 	return l.size > bulkyBy*l.book.bulk()
@@ -79,6 +80,9 @@ func (l *Ledger) Compact() error {
 	}
 	if s, open := l.Unfinished(); open {
 		return fmt.Errorf("%s: not compacted: the switch to generation %d is unfinished", l.path, s.Generation)
+	}
+	if generation, open := l.Ejecting(); open {
+		return fmt.Errorf("%s: not compacted: the ejection of generation %d is unfinished", l.path, generation)
 	}
 	return l.compact()
 }
@@ -220,7 +224,7 @@ func (b *book) restore(e Event) error {
 		return nil
 	case EventBegin, EventEnd:
 		return b.take(e)
-	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventDiscard, EventRetire, EventBind:
+	case EventEmit, EventDue, EventStarted, EventHold, EventFind, EventForget, EventAdopt, EventRelease, EventDiscard, EventRetire, EventEject, EventBind:
 		return fmt.Errorf("%s: among the lines that stand for an earlier log", e.Kind)
 	}
 	return e.check()

@@ -50,6 +50,10 @@ const (
 	EventEnd EventKind = "end"
 	// EventBind ties a ledger that was made away from its machine to it.
 	EventBind EventKind = "bind"
+	// EventEject opens an ejection of Generation, where it has no Result: its
+	// definitions are about to lie on the machine as plain files. With [Done] it
+	// closes it. No switch comes in between.
+	EventEject EventKind = "eject"
 	// EventRecord is all that was known of a target when the log was
 	// compacted. [Ledger.Compact] alone writes it.
 	EventRecord EventKind = "record"
@@ -106,7 +110,7 @@ type Event struct {
 	Transitions []Transition `json:"transitions,omitempty"`
 	Changes     int          `json:"changes,omitempty"`  // how many transitions compaction left out
 	Rollback    Rollback     `json:"rollback,omitempty"` // what was asked of the switch
-	// Of end.
+	// Of end, and of eject.
 	Result Result `json:"result,omitempty"`
 	// Of bind.
 	Machine string `json:"machine,omitempty"`
@@ -119,6 +123,13 @@ func (e Event) check() error {
 	switch e.Kind {
 	case EventBegin, EventEnd:
 		return e.checkSwitch()
+	case EventEject:
+		if e.Generation < 1 {
+			return fmt.Errorf("eject: a generation is needed")
+		}
+		if e.Result != "" && e.Result != Done {
+			return fmt.Errorf("eject: result %q %w", e.Result, errUnknown)
+		}
 	case EventEmit:
 		if e.Target == "" || e.Resource == (units.Address{}) || e.Generation < 1 {
 			return fmt.Errorf("emit of %q: a target, a resource and a generation are needed", e.Target)

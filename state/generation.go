@@ -274,7 +274,7 @@ func Prune(l Layout, keep int, never ...int) error {
 }
 
 // Surplus returns all generations on the disk but the newest keep, those in never,
-// the current and the pending one.
+// the current, the pending and the ejected one.
 func Surplus(l Layout, keep int, never ...int) ([]int, error) {
 	numbers, err := Numbers(l)
 	if err != nil {
@@ -289,10 +289,11 @@ func Surplus(l Layout, keep int, never ...int) ([]int, error) {
 	}), nil
 }
 
-// linked returns the current and the pending generation, as far as there are.
+// linked returns the current, the pending and the ejected generation, as far as there
+// are.
 func linked(l Layout) ([]int, error) {
 	var numbers []int
-	for _, link := range []string{l.Current(), l.Pending()} {
+	for _, link := range []string{l.Current(), l.Pending(), l.Ejected()} {
 		n, ok, err := readLink(link)
 		if err != nil {
 			return nil, err
@@ -350,3 +351,25 @@ func setLink(l Layout, path string, n int) error {
 
 // ClearPending records on the disk that no switch is under way.
 func ClearPending(l Layout) error { return durable.Remove(l.Pending()) }
+
+// Eject takes the generation in force out of force, in one step, and returns once
+// that is on the disk. From then on [Ejected] has it. Where nothing is in force
+// nothing is done.
+func Eject(l Layout) error {
+	if _, ok, err := Current(l); err != nil || !ok {
+		return err
+	}
+	return durable.Rename(l.Current(), l.Ejected())
+}
+
+// Ejected returns the number of the generation that was in force when the node was
+// ejected; ok is false where it was not, or where a switch has come to its end since.
+func Ejected(l Layout) (n int, ok bool, err error) { return readLink(l.Ejected()) }
+
+// ClearEjected records on the disk that the node is meshgen's again.
+func ClearEjected(l Layout) error {
+	if _, ejected, err := Ejected(l); err != nil || !ejected {
+		return err
+	}
+	return durable.Remove(l.Ejected())
+}

@@ -64,6 +64,10 @@ func (l Layout) Current() string { return filepath.Join(l.Config, "current") }
 // Pending returns the link to the generation that a switch is moving to.
 func (l Layout) Pending() string { return filepath.Join(l.Config, "pending") }
 
+// Ejected returns the link to the generation that was in force when the node was
+// ejected.
+func (l Layout) Ejected() string { return filepath.Join(l.Config, "ejected") }
+
 // Ledger returns the ledger's file.
 func (l Layout) Ledger() string { return filepath.Join(l.State, "ledger") }
 
@@ -92,7 +96,7 @@ func (l Layout) IsOwn(path string) bool {
 	name := filepath.Base(path)
 	switch filepath.Dir(path) {
 	case l.Config:
-		return slices.Contains([]string{"manifest", "generations", "current", "pending"}, name) || strings.HasPrefix(name, ".")
+		return slices.Contains([]string{"manifest", "generations", "current", "pending", "ejected"}, name) || strings.HasPrefix(name, ".")
 	case l.State:
 		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "ledger.") {
 			return true

@@ -363,3 +363,7 @@ func (l *Ledger) Switches() []Switch { return slices.Clone(l.book.switches) }
 
 // Unfinished returns the switch that was begun and has not ended.
 func (l *Ledger) Unfinished() (s Switch, ok bool) { return l.book.unfinished() }
+
+// Ejecting returns the generation of which the ejection was begun and has not
+// ended.
+func (l *Ledger) Ejecting() (generation int, ok bool) { return l.book.ejecting, l.book.ejecting != 0 }

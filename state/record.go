@@ -134,13 +134,14 @@ type book struct {
 	records    map[units.Target]*Record
 	byResource map[units.Address][]*Record // nil where it has to be made anew
 	switches   []Switch
+	ejecting   int // the generation of which the ejection is open; 0 where none is
 }
 
 // admit reports why the events, in their order, cannot follow on what the book
 // holds. It changes nothing, so that a refused append leaves nothing to undo.
 func (b *book) admit(events []Event) error {
 	states := map[units.Target]standing{}
-	open, machine := 0, b.machine
+	open, machine, ejecting := 0, b.machine, b.ejecting
 	if s, ok := b.unfinished(); ok {
 		open = s.Generation
 	}
@@ -149,9 +150,20 @@ func (b *book) admit(events []Event) error {
 			return err
 		}
 		switch e.Kind {
+		case EventEject:
+			if err := mayEject(e, open, ejecting); err != nil {
+				return err
+			}
+			ejecting = 0
+			if e.Result == "" {
+				ejecting = e.Generation
+			}
 		case EventBegin, EventEnd:
 			if err := follows(e, open); err != nil {
 				return err
+			}
+			if ejecting != 0 {
+				return fmt.Errorf("%s of generation %d: the ejection of generation %d is unfinished", e.Kind, e.Generation, ejecting)
 			}
 			open = 0
 			if e.Kind == EventBegin {
@@ -183,6 +195,20 @@ func follows(e Event, open int) error {
 		return fmt.Errorf("begin of generation %d: the switch to generation %d is unfinished", e.Generation, open)
 	case e.Kind == EventEnd && open != e.Generation:
 		return fmt.Errorf("end of generation %d: no switch to it is under way", e.Generation)
+	}
+	return nil
+}
+
+// mayEject reports why an event of an ejection cannot come while the switch to
+// generation open, or the ejection of generation ejecting, is under way; 0 is none.
+func mayEject(e Event, open, ejecting int) error {
+	switch {
+	case open != 0:
+		return fmt.Errorf("eject of generation %d: the switch to generation %d is unfinished", e.Generation, open)
+	case e.Result == "" && ejecting != 0:
+		return fmt.Errorf("eject of generation %d: that of generation %d is unfinished", e.Generation, ejecting)
+	case e.Result != "" && ejecting != e.Generation:
+		return fmt.Errorf("end of the ejection of generation %d: none is under way", e.Generation)
 	}
 	return nil
 }
@@ -234,7 +260,7 @@ func (b *book) touches(e Event, states map[units.Target]standing) error {
 		now.adopted = true
 	case EventDiscard:
 		now.adopted = false
-	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventBind, EventRecord:
+	case EventBegin, EventEmit, EventDue, EventStarted, EventEnd, EventEject, EventBind, EventRecord:
 	}
 	states[e.Target] = now
 	return nil
@@ -261,6 +287,11 @@ func (b *book) fold(e Event) {
 	case EventEnd:
 		s := &b.switches[len(b.switches)-1]
 		s.End, s.Result = e.Time, e.Result
+	case EventEject:
+		b.ejecting = 0
+		if e.Result == "" {
+			b.ejecting = e.Generation
+		}
 	case EventBind:
 		b.machine = e.Machine
 	case EventEmit:

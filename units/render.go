@@ -3,6 +3,7 @@ package units
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -78,6 +79,18 @@ func Render(r Resource) string {
 	return b.String()
 }
 
+// Plain returns the text of [Render] without our marks: for who is to have the
+// resource for their own. What runs by the one is by [RunDigest] what runs by the
+// other.
+func Plain(r Resource) string {
+	var b strings.Builder
+	b.WriteString("# Was " + r.Address.String() + " of meshgen.\n")
+	for _, s := range r.Sections {
+		writeSection(&b, s)
+	}
+	return b.String()
+}
+
 // mark returns the entry by which podman gives an object our label. [Pod] has Label
 // since podman 5.6 alone.
 func mark(r Resource) Entry {
@@ -136,6 +149,30 @@ func Quote(s, section string) string {
 // them.
 func RunDigest(text string) string {
 	h := sha256.New()
+	for line := range runLines(text) {
+		_, _ = h.Write([]byte(line + "\n")) // a hash does not fail
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// SameRun reports whether two texts come to the same by what [RunDigest] goes by, also
+// where one of them has never borne our label.
+func SameRun(a, b string) bool {
+	lines := func(text string) (lines []string) {
+		for line := range runLines(text) {
+			lines = append(lines, strings.TrimRight(line, " ")) // where the label was the last word
+		}
+		return lines
+	}
+	return slices.Equal(lines(a), lines(b))
+}
+
+// runLines returns the lines that make a running service what it is.
+func runLines(text string) iter.Seq[string] {
+	return func(yield func(string) bool) { eachRunLine(text, yield) }
+}
+
+func eachRunLine(text string, yield func(string) bool) {
 	skip, guarded := false, false
 	pod := strings.Contains(text, "\n[X-Pod]\n")
 	for line := range strings.Lines(text) {
@@ -153,9 +190,10 @@ func RunDigest(text string) string {
 		if guarded {
 			line = withoutNoReplace(line)
 		}
-		_, _ = h.Write([]byte(withoutLabel(line) + "\n")) // a hash does not fail
+		if !yield(withoutLabel(line)) {
+			return
+		}
 	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 func isDescriptive(line string) bool {

@@ -32,6 +32,7 @@ var endings = map[string][]ending{
 	"audit":    {{0, "nothing is found"}, {exitFailed, "failed, or something could not be looked at; the rest is told"}, endUsage, {exitChanges, "there are findings"}},
 	"build":    {{0, "done"}, {exitFailed, "failed"}, endUsage, endRefused},
 	"check":    {{0, "nothing is wrong"}, {exitFailed, "failed"}, endUsage, {exitRejected, "something is wrong; nothing was touched"}},
+	"eject":    {{0, "done, or nothing to do"}, {exitFailed, "failed; what runs runs on, and the next one goes on from there"}, endUsage, endRefused, endLocked},
 	"explain":  {{0, "done"}, {exitFailed, "failed, or there is no such name"}, endUsage},
 	"forget":   {{0, "done"}, {exitFailed, "failed"}, endUsage, {exitRejected, "refused; nothing was let go"}, endLocked},
 	"gc":       {{0, "done, or nothing to do"}, {exitFailed, "failed; what could be removed is"}, endUsage, endLocked},

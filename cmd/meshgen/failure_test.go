@@ -79,6 +79,7 @@ var arguments = map[string][]string{
 	"audit":    {"audit"},
 	"build":    {"build", "--output=OUT"},
 	"check":    {"check"},
+	"eject":    {"eject", "--yes"},
 	"explain":  {"explain", "volume:m-data"},
 	"forget":   {"forget", "volume:m-data"},
 	"gc":       {"gc", "--yes", "--keep=1"},

@@ -84,7 +84,7 @@ func newRoot(o *options) *cobra.Command {
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "tell more")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	cmd.AddCommand(newCheck(o), newBuild(o), newPlan(o), newSwitch(o), newRollback(o), newRecover(o), newStatus(o), newAudit(o), newHistory(o),
-		newExplain(o), newAdopt(o), newRelease(o), newForget(o), newGC(o), newRebuild(o), newPolicy(o), newVersion(o))
+		newExplain(o), newAdopt(o), newRelease(o), newForget(o), newGC(o), newEject(o), newRebuild(o), newPolicy(o), newVersion(o))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usage(cmd, fmt.Errorf("unknown command %q", args[0]))

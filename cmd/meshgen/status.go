@@ -72,6 +72,9 @@ func newStatus(o *options) *cobra.Command {
 // astray says how what is in force is not what the manifest says, and what to do;
 // "" where it is that.
 func (o *options) astray(l state.Layout, g state.Generation) string {
+	if n, ejected, err := state.Ejected(l); err == nil && ejected && g.Number == 0 {
+		return fmt.Sprintf("the node was ejected: what generation %d had is its owner's; meshgen adopt takes it back", n)
+	}
 	same, err := o.madeOf(l, g)
 	switch {
 	case g.Number == 0 || same:

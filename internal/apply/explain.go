@@ -210,7 +210,7 @@ func (t *teller) tell() []Telling {
 			owner[e.Target] = e.Resource
 		case state.EventEmit:
 			owner[e.Target] = e.Resource
-		case state.EventBind:
+		case state.EventBind, state.EventEject:
 			continue
 		case state.EventDue, state.EventStarted, state.EventHold, state.EventFind, state.EventForget, state.EventRetire,
 			state.EventAdopt, state.EventRelease, state.EventDiscard:
@@ -303,7 +303,7 @@ func inWords(e, last state.Event, was units.Address) string {
 		return because("was seen gone", e.Why)
 	case state.EventRecord:
 		return fmt.Sprintf("was %s: so much is kept of a log that is gone", e.Record.State)
-	case state.EventBegin, state.EventEnd, state.EventBind:
+	case state.EventBegin, state.EventEnd, state.EventEject, state.EventBind:
 	}
 	return string(e.Kind)
 }

@@ -52,6 +52,9 @@ func (n *Node) settled() error {
 	if n.Ledger == nil {
 		return fmt.Errorf("%s: nothing was ever switched to here", n.Layout.Ledger())
 	}
+	if err := n.beingEjected(); err != nil {
+		return err
+	}
 	unfinished, err := n.Unfinished()
 	if err == nil && unfinished != "" {
 		err = hint.Add(errors.New(unfinished), "meshgen switch first")

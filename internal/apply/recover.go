@@ -19,6 +19,9 @@ import (
 // Unfinished says of a switch that has not ended whether it runs or was cut
 // short, and what is left to do; "" where there is none.
 func (n *Node) Unfinished() (string, error) {
+	if err := n.beingEjected(); err != nil {
+		return err.Error(), nil
+	}
 	s, ok := n.unfinished()
 	if !ok {
 		return "", nil
@@ -48,6 +51,9 @@ func (n *Node) unfinished() (state.Switch, bool) {
 // bring the old set back is not brought back here either, whatever the options
 // say. Without one it only sweeps the litter that a killed process may have left.
 func (n *Node) Recover(ctx context.Context, o Options, progress Progress) (Outcome, error) {
+	if err := n.beingEjected(); err != nil {
+		return Outcome{}, err
+	}
 	current, err := n.InForce()
 	if err != nil {
 		return Outcome{}, err

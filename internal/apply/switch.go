@@ -280,6 +280,9 @@ func (n *Node) reopen() {
 // brought a set into force by then: that is lost, and to go back to nothing would
 // take away all that runs.
 func (n *Node) lostBefore(from state.Generation) bool {
+	if _, ejected, err := state.Ejected(n.Layout); err == nil && ejected {
+		return false // it was taken out of force
+	}
 	return from.Number == 0 && slices.ContainsFunc(n.Switches(), func(s state.Switch) bool {
 		return s.Result == state.Done || s.Result == state.Failed
 	})
@@ -314,7 +317,7 @@ func (n *Node) close(ctx context.Context, m *move, o Options, failed []string, e
 				fmt.Errorf("generation %d is in force, and the end of the switch is not recorded: %w", out.To, appendErr), "the next switch finishes it"))
 		}
 	}
-	if clearErr := state.ClearPending(n.Layout); clearErr != nil {
+	if clearErr := errors.Join(state.ClearEjected(n.Layout), state.ClearPending(n.Layout)); clearErr != nil {
 		return out, errors.Join(err, clearErr)
 	}
 	return out, errors.Join(err, n.compact(), state.Prune(n.Layout, o.Keep, m.from.Number, m.to.Number), m.giveLast(ctx))

@@ -56,6 +56,8 @@ func (j *joiner) object(t units.Target, o host.Object) {
 	case r.State == state.Live:
 		f.Class, f.Owner, f.Fix = Stale, meshgen, switchFix
 		said += ", no longer declared"
+	case r.State == state.Found && r.Emissions > 0: // let go, whatever mark it bears
+		f.Class, f.Fix = Found, ""
 	case o.Labels[units.MarkLabel] != "":
 		f.Class, f.Owner = Stale, meshgen
 		f.Resource, _ = units.ParseAddress(o.Labels[units.MarkLabel]) // the zero one where it is none
