@@ -65,7 +65,7 @@ func (m model) record(t units.Target) (Record, bool) {
 		r.State, r.Why, r.Found = Found, fate.Why, m.moment(about[at])
 	case EventRetire:
 		r.State, r.Why, r.Retired = Retired, fate.Why, m.moment(about[at])
-	case EventBegin, EventEmit, EventDue, EventStarted, EventAdopt, EventDiscard, EventEnd, EventBind, EventRecord:
+	case EventBegin, EventEmit, EventDue, EventStarted, EventAdopt, EventDiscard, EventEnd, EventEject, EventBind, EventRecord:
 	}
 	if adopted, _ := last(about, EventAdopt, EventRelease, EventDiscard); adopted.Kind == EventAdopt {
 		r.Adoption = adopted.Adoption
@@ -120,15 +120,28 @@ func (m model) unfinished() int {
 	return 0
 }
 
+func (m model) ejecting() int {
+	e, _ := last(m, EventEject)
+	if e.Kind == EventEject && e.Result == "" {
+		return e.Generation
+	}
+	return 0
+}
+
 // admits says whether an event can be next.
 func (m model) admits(e Event) bool {
 	r, known := m.record(e.Target)
 	ours := known && (r.State == Live || r.State == Held)
 	switch e.Kind {
 	case EventBegin:
-		return m.unfinished() == 0
+		return m.unfinished() == 0 && m.ejecting() == 0
 	case EventEnd:
 		return m.unfinished() == e.Generation
+	case EventEject:
+		if e.Result == "" {
+			return m.unfinished() == 0 && m.ejecting() == 0
+		}
+		return m.ejecting() == e.Generation
 	case EventDue, EventStarted, EventHold, EventForget:
 		return ours
 	case EventFind:
@@ -149,7 +162,7 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 	e := Event{
 		Kind: rapid.SampledFrom([]EventKind{
 			EventBegin, EventEmit, EventEmit, EventEmit, EventDue, EventStarted, EventHold, EventRetire, EventEnd,
-			EventFind, EventForget, EventAdopt, EventRelease, EventDiscard,
+			EventFind, EventForget, EventAdopt, EventRelease, EventDiscard, EventEject,
 		}).Draw(t, "kind"),
 		Time: at, Generation: rapid.IntRange(1, 3).Draw(t, "generation"),
 	}
@@ -164,6 +177,9 @@ func drawEvent(t *rapid.T, at time.Time) Event {
 		return e
 	case EventEnd:
 		e.Result = rapid.SampledFrom([]Result{Done, Undone, RolledBack, Failed}).Draw(t, "result")
+		return e
+	case EventEject:
+		e.Result = rapid.SampledFrom([]Result{"", Done}).Draw(t, "ejected")
 		return e
 	case EventEmit:
 		e.Resource = units.Address{Module: "forge", Kind: units.KindContainer, ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "resource")}
@@ -219,7 +235,7 @@ func TestLedgerSaysWhatTheModelSays(t *testing.T) {
 				m = next
 			}
 			if rapid.IntRange(0, 3).Draw(t, "compact") == 0 {
-				if err := ledger.Compact(); (err == nil) != (m.unfinished() == 0) {
+				if err := ledger.Compact(); (err == nil) != (m.unfinished() == 0 && m.ejecting() == 0) {
 					t.Fatalf("compact: %v", err)
 				}
 			}
@@ -275,6 +291,9 @@ func disagreement(l *Ledger, m model) string {
 		if ok && !slices.ContainsFunc(l.Of(want.Resource), func(r Record) bool { return r.Target == target }) {
 			return fmt.Sprintf("%s is not of %s", target, want.Resource)
 		}
+	}
+	if n, _ := l.Ejecting(); n != m.ejecting() {
+		return fmt.Sprintf("the ejection of %d is open, want %d", n, m.ejecting())
 	}
 	if s, _ := l.Unfinished(); s.Generation != m.unfinished() && m.unfinished() != 0 {
 		return fmt.Sprintf("unfinished is %+v, want %d", s, m.unfinished())

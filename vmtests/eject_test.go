@@ -91,8 +91,10 @@ func TestEjectedMachineRunsOnWithoutMeshgen(t *testing.T) {
 	}
 
 	told := v.Run("meshgen", "eject")
-	for _, words := range []string{"/etc/containers/systemd/m-x.container", "/etc/containers/systemd/m-p.pod", "/etc/systemd/system/m-tick.timer",
-		"/etc/systemd/system/timers.target.wants/m-tick.timer", "secret:m-pass", "nothing was written: --yes does it"} {
+	for _, words := range []string{
+		"/etc/containers/systemd/m-x.container", "/etc/containers/systemd/m-p.pod", "/etc/systemd/system/m-tick.timer",
+		"/etc/systemd/system/timers.target.wants/m-tick.timer", "secret:m-pass", "nothing was written: --yes does it",
+	} {
 		if !strings.Contains(told, words) {
 			t.Errorf("eject does not say %q:\n%s", words, told)
 		}

@@ -8,13 +8,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"meshgen/internal/apply"
+	"meshgen/units"
 )
 
 // ejection is the JSON form of an ejection, and whether it was done.
 type ejection struct {
 	Schema string `json:"schema"`
 	apply.Ejection
-	Ejected bool `json:"ejected"`
+	Ejected  bool         `json:"ejected"`
+	Rejected units.Faults `json:"rejected"`
 	failure
 }
 
@@ -54,7 +56,7 @@ func (o *options) eject(cmd *cobra.Command, c consent) (err error) {
 		return err
 	}
 	doc := ejection{Schema: schema(cmd), Ejection: e, Ejected: e.Done}
-	doc.Files, doc.Stays = orEmpty(e.Files), orEmpty(e.Stays)
+	doc.Files, doc.Stays, doc.Rejected = orEmpty(e.Files), orEmpty(e.Stays), units.Faults{}
 	switch {
 	case e.Done && o.json:
 		return writeJSON(cmd.OutOrStdout(), doc)

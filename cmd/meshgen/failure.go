@@ -126,6 +126,9 @@ func failed(cmd *cobra.Command, f failure, faults []units.Fault) any {
 		return built{Schema: s, Rejected: faults, failure: f}
 	case "meshgen.check/v1":
 		return checked{Schema: s, Faults: faults, failure: f}
+	case "meshgen.eject/v1":
+		none := apply.Ejection{Files: []apply.PlainFile{}, Stays: []apply.Remainder{}}
+		return ejection{Schema: s, Ejection: none, Rejected: faults, failure: f}
 	case "meshgen.explain/v1":
 		return explained{Schema: s, Events: []apply.Telling{}, Now: []string{}, Next: []string{}, failure: f}
 	case "meshgen.forget/v1":

@@ -36,6 +36,10 @@ var troubles = []trouble{
 	{name: "manifest with a fault", stir: func(t *testing.T, root string) { manifest(t, root, "package mesh\nmodules: m: files: f: path: 1\n") }},
 	{name: "no manifest", stir: func(t *testing.T, root string) { must(t, os.RemoveAll(root+"/etc/meshgen/manifest")) }},
 	{name: "name is taken", stir: func(t *testing.T, root string) { put(t, root+"/etc/new", "found") }},
+	{name: "the place of units is elsewhere", stir: func(t *testing.T, root string) {
+		must(t, os.MkdirAll(root+"/etc/systemd", 0o755))
+		must(t, os.Symlink("/nowhere", root+"/etc/systemd/system"))
+	}},
 	{name: "locked", stir: func(t *testing.T, root string) {
 		lock, err := state.Acquire(state.NewLayout(root, ""))
 		must(t, err)

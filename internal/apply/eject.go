@@ -71,14 +71,21 @@ type Remainder struct {
 
 // beingEjected refuses what cannot be done while an ejection is unfinished.
 func (n *Node) beingEjected() error {
+	if words := n.ejecting(); words != "" {
+		return hint.Add(errors.New(words), "meshgen eject finishes it")
+	}
+	return nil
+}
+
+// ejecting says that an ejection is unfinished; "" where none is.
+func (n *Node) ejecting() string {
 	if n.Ledger == nil {
-		return nil
+		return ""
 	}
-	generation, ok := n.Ledger.Ejecting()
-	if !ok {
-		return nil
+	if generation, open := n.Ledger.Ejecting(); open {
+		return fmt.Sprintf("the ejection of generation %d was cut short", generation)
 	}
-	return hint.Add(fmt.Errorf("the ejection of generation %d was cut short", generation), "meshgen eject finishes it")
+	return ""
 }
 
 // Ejection says what an ejection would do, and writes nothing. The error is
@@ -216,7 +223,7 @@ func (n *Node) inThePlaceOf(e Ejection) units.Faults {
 		if f.quadlet {
 			ours[n.Layout.Path(filepath.Join(quadletsTogether, filepath.Base(f.Path)))] = true
 		}
-		if what := occupied(at, f.text, e.resumed); what != "" {
+		if what := occupied(at); what != "" && (!e.resumed || !holds(at, f.text)) {
 			faults = append(faults, units.Fault{Message: fmt.Sprintf("%s: %s is there, and it is not of meshgen", at, what), Hint: "move it away"})
 		}
 		for _, link := range f.Links {
@@ -234,9 +241,8 @@ func (n *Node) inThePlaceOf(e Ejection) units.Faults {
 	return faults
 }
 
-// occupied says what lies at a path; "" where nothing does, or where an ejection that
-// was begun has written the text there.
-func occupied(path, text string, resumed bool) string {
+// occupied says what lies at a path; "" where nothing does.
+func occupied(path string) string {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -246,11 +252,17 @@ func occupied(path, text string, resumed bool) string {
 	case !info.Mode().IsRegular():
 		return "something that is no file"
 	}
-	there, err := os.ReadFile(path) //nolint:gosec // a definition's place
-	if err == nil && resumed && string(there) == text {
-		return ""
-	}
 	return "a file"
+}
+
+// holds reports whether a file with that text lies at a path.
+func holds(path, text string) bool {
+	info, err := os.Lstat(path) //nolint:gosec // a definition's place
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	there, err := os.ReadFile(path) //nolint:gosec // a definition's place
+	return err == nil && string(there) == text
 }
 
 // occupiedLink says what lies where a link that enables a unit is to be; "" where

@@ -120,10 +120,7 @@ func (n *Node) putTogether(files []PlainFile) error {
 			return err
 		}
 	}
-	if err := os.Rename(n.Layout.Path(quadletsStaging), n.Layout.Path(quadletsTogether)); err != nil {
-		return err
-	}
-	return durable.Sync(n.Layout.Path(quadletsDir))
+	return durable.Rename(n.Layout.Path(quadletsStaging), n.Layout.Path(quadletsTogether))
 }
 
 // stagePlain writes files into a directory that is nobody's place for them yet, and
@@ -149,7 +146,7 @@ func (n *Node) stagePlain(files []PlainFile, dir string) error {
 func (n *Node) place(files []PlainFile, from string, progress Progress) error {
 	for _, f := range files {
 		at := n.Layout.Path(f.Path)
-		if occupied(at, "", false) != "" && occupied(at, f.text, true) == "" {
+		if holds(at, f.text) {
 			continue // an ejection that died had come so far
 		}
 		if err := os.Link(filepath.Join(n.Layout.Path(from), filepath.Base(at)), at); err != nil {

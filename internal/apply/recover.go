@@ -19,8 +19,8 @@ import (
 // Unfinished says of a switch that has not ended whether it runs or was cut
 // short, and what is left to do; "" where there is none.
 func (n *Node) Unfinished() (string, error) {
-	if err := n.beingEjected(); err != nil {
-		return err.Error(), nil
+	if words := n.ejecting(); words != "" {
+		return words + "; meshgen eject finishes it", nil
 	}
 	s, ok := n.unfinished()
 	if !ok {

@@ -98,7 +98,7 @@ func Symlink(dest, path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// Rename gives what lies at from the name to, in the same directory, in one
+// Rename gives what lies at from the name to, on the same file system, in one
 // step. What it holds must have been synced before; it returns once the
 // directory is synced.
 func Rename(from, to string) error {
