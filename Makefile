@@ -37,11 +37,16 @@ build:           ## the programs, static, into bin/
 	$(BUILD) -o bin/ ./cmd/meshgen ./cmd/meshgen-generator ./cmd/meshgen-guard
 
 .PHONY: install
-install: build   ## the programs, the units and the header for policies, below DESTDIR and PREFIX
+install: build   ## the programs, their pages and completions, the units, the header for policies, below DESTDIR and PREFIX
 	install -D -m 0755 bin/meshgen $(DESTDIR)$(PREFIX)/bin/meshgen
 	install -D -m 0755 bin/meshgen-generator $(DESTDIR)$(PREFIX)/lib/systemd/system-generators/meshgen-generator
 	install -D -m 0755 bin/meshgen-guard $(DESTDIR)$(PREFIX)/lib/meshgen/meshgen-guard
 	install -D -m 0644 policy/sdk/meshgen.h $(DESTDIR)$(PREFIX)/include/meshgen/meshgen.h
+	$(GO) run ./cmd/meshgen man | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/man/man1/meshgen.1
+	install -D -m 0644 docs/man/meshgen-generator.8 $(DESTDIR)$(PREFIX)/share/man/man8/meshgen-generator.8
+	$(GO) run ./cmd/meshgen completion bash | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/meshgen
+	$(GO) run ./cmd/meshgen completion zsh | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_meshgen
+	$(GO) run ./cmd/meshgen completion fish | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/meshgen.fish
 	for unit in meshgen-recover.service meshgen-confirm.service meshgen-audit.service meshgen-audit.timer; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \

@@ -34,6 +34,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := &options{}
 	root := newRoot(o)
+	root.AddCommand(newMan(root)) // what is made of the commands is none of them, as cobra's help and completion
 	out := &output{Writer: stdout, o: o}
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -70,9 +71,8 @@ func newRoot(o *options) *cobra.Command {
 		Long: "meshgen compiles a CUE manifest into Podman Quadlet units and config files, brings\n" +
 			"them into force, and remembers every name that it ever gave the machine, so that\n" +
 			"what is renamed or removed leaves nothing behind.",
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&o.root, "root", "/", "work on the system below `DIR`, where nothing runs")
