@@ -52,6 +52,23 @@ install: build   ## the programs, their pages and completions, the units, the he
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 	done
 
+# A version that dpkg and rpm can compare: that of the last tag, else the day and commit.
+PACKAGE_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//;s/-/+/g' | grep . || git log -1 --format=0~%cd.%h --date=format:%Y%m%d)
+
+.PHONY: packages
+packages:        ## deb and rpm, of what install lays down, into dist/
+	rm -rf dist
+	$(MAKE) install DESTDIR=$(CURDIR)/dist/stage PREFIX=/usr
+	mkdir dist/stage/scripts
+	for script in packaging/deb.* packaging/rpm.*; do \
+		sed -e '/^#include reload.sh/{r packaging/reload.sh' -e 'd}' -e '/^#include leave.sh/{r packaging/leave.sh' -e 'd}' \
+			$$script > dist/stage/scripts/$${script##*/}; \
+	done
+	for kind in deb rpm; do \
+		PACKAGE_VERSION='$(PACKAGE_VERSION)' GOARCH=$$($(GO) env GOARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+			$(GO) tool -modfile=packages.mod nfpm package --config packaging/nfpm.yaml --packager $$kind --target dist/; \
+	done
+
 .PHONY: check
 check: lint      ## all that reads the code without running it
 	$(GO) mod tidy -diff
@@ -151,4 +168,4 @@ help:            ## this list
 
 .PHONY: clean
 clean:           ## what was built, and the cache of the machines
-	rm -rf bin $(CACHE)
+	rm -rf bin dist $(CACHE)
