@@ -107,7 +107,7 @@ func (n *Node) Ejection(ctx context.Context) (Ejection, error) {
 		e.names = append(e.names, u.Name)
 	}
 	e.Stays = n.remainders()
-	faults := append(n.leftBehind(g), n.inThePlaceOf(e)...)
+	faults := append(n.undeclaredUp(g), n.inThePlaceOf(e)...)
 	if len(faults) == 0 && !resumed {
 		more, err := n.converted(ctx, g, e)
 		if err != nil {
@@ -188,9 +188,9 @@ func (n *Node) remainders() []Remainder {
 	return stay
 }
 
-// leftBehind refuses to let go what is ours, runs and is not declared: nobody could
+// undeclaredUp refuses to let go what is ours, runs and is not declared: nobody could
 // find it again.
-func (n *Node) leftBehind(g state.Generation) units.Faults {
+func (n *Node) undeclaredUp(g state.Generation) units.Faults {
 	declared := holders(g)
 	var faults units.Faults
 	for _, r := range n.records() {
