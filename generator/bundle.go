@@ -3,7 +3,7 @@ package generator
 import (
 	"errors"
 	"fmt"
-	"os"
+	"hash/crc32"
 	"strconv"
 	"strings"
 )
@@ -20,8 +20,13 @@ type Given struct {
 	Text  string
 }
 
-// FormatUnits returns the text that [ReadUnits] reads: before each unit a line
-// with its name, its length in bytes and its links.
+// unitsHead begins the first line of a file of units. Their number and the CRC-32C
+// of all that comes after the line follow.
+const unitsHead = "meshgen-units/1"
+
+// FormatUnits returns the text that [ReadUnits] reads: a line that tells a file that
+// is whole, then before each unit one with its name, its length in bytes and its
+// links.
 func FormatUnits(units []Given) []byte {
 	var b strings.Builder
 	for _, u := range units {
@@ -31,21 +36,43 @@ func FormatUnits(units []Given) []byte {
 		}
 		b.WriteString("\n" + u.Text + "\n")
 	}
-	return []byte(b.String())
+	return []byte(fmt.Sprintf("%s %d %08x\n", unitsHead, len(units), checksum(b.String())) + b.String())
+}
+
+func checksum(text string) uint32 {
+	return crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))
 }
 
 // ErrUnits says that a file of units is not as it was written.
 var ErrUnits = errors.New("damaged")
 
-// ReadUnits reads the units of a generation. With an [ErrUnits] come those before
-// the place where the file is not as it should be.
+// ReadUnits reads the units of a generation. With an [ErrUnits] come those that can
+// be read. A file without the first line is of a meshgen that wrote none, and is
+// taken as it is.
 func ReadUnits(path string) ([]Given, error) {
-	data, err := os.ReadFile(path) //nolint:gosec // of a generation
+	data, err := readFile(path, mostOfUnits)
 	if err != nil {
 		return nil, err
 	}
+	head, body, _ := strings.Cut(string(data), "\n")
+	words := strings.Fields(head)
+	if len(data) == 0 {
+		return nil, fmt.Errorf("%s: %w: it is empty", path, ErrUnits)
+	}
+	if len(words) == 0 || words[0] != unitsHead {
+		return parseUnits(path, string(data))
+	}
+	units, err := parseUnits(path, body)
+	want := fmt.Sprintf("%s %d %08x", unitsHead, len(units), checksum(body))
+	if err == nil && head != want {
+		err = fmt.Errorf("%s: %w: it is not as it was written", path, ErrUnits)
+	}
+	return units, err
+}
+
+func parseUnits(path, text string) ([]Given, error) {
 	var units []Given
-	for rest := string(data); rest != ""; {
+	for rest := text; rest != ""; {
 		head, body, _ := strings.Cut(rest, "\n")
 		words := strings.Fields(head)
 		if len(words) < 2 {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"meshgen/units"
 )
 
 // Converter is a machine's Quadlet converter, the program that podman installs
@@ -25,6 +27,12 @@ type Converter struct {
 
 // Fingerprint returns a text that changes when the program does.
 func (c Converter) Fingerprint() string { return c.fingerprint }
+
+// Maker returns a text that changes with what is made of a Quadlet: it has the
+// fingerprint of a converter, and what is added to its input.
+func Maker(fingerprint string) string {
+	return fingerprint + " " + GuardProgram + " " + units.GuardEdition
+}
 
 // FindConverter returns the converter of the machine below root.
 func FindConverter(root string) (Converter, bool) {
@@ -46,20 +54,27 @@ func FindConverter(root string) (Converter, bool) {
 		}
 		return Converter{
 			Path:        resolved,
-			fingerprint: fmt.Sprintf("%s %d %d", resolved, info.Size(), info.ModTime().UnixNano()),
+			fingerprint: fmt.Sprintf("%s %d %d", inside(root, resolved), info.Size(), info.ModTime().UnixNano()),
 		}, true
 	}
 	return Converter{}, false
 }
 
 // below reports whether a path that holds no links lies below root, which may.
-func below(root, path string) bool {
+func below(root, path string) bool { return inside(root, path) != "" }
+
+// inside returns a path that holds no links as it is seen below root; "" where it
+// lies elsewhere.
+func inside(root, path string) string {
 	top, err := filepath.EvalSymlinks(root)
 	if err != nil {
-		return false
+		return ""
 	}
 	rel, err := filepath.Rel(top, path)
-	return err == nil && filepath.IsLocal(rel)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.Join("/", rel)
 }
 
 // Version returns the version of podman that the converter is of.
@@ -168,8 +183,9 @@ func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
 	cmd := exec.CommandContext(ctx, c.Path, "-no-kmsg-log", d.Normal, d.Early, d.Late)
 	cmd.Env = append(os.Environ(), "QUADLET_UNIT_DIRS="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key on the terminal is for the switch
-	cmd.WaitDelay = time.Second                           // what it left behind may hold its output open
-	var stderr bytes.Buffer
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // what has left its group may hold its output open
+	var stderr words
 	cmd.Stderr = &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -185,6 +201,15 @@ func (c Converter) run(ctx context.Context, dir string, d Dirs) error {
 		return fmt.Errorf("%s: %w: %s", c.Path, err, strings.TrimSpace(stderr.String()))
 	}
 	return nil
+}
+
+// words keeps the first megabyte of what is written to it: a converter may have no
+// end.
+type words struct{ bytes.Buffer }
+
+func (w *words) Write(p []byte) (int, error) {
+	_, err := w.Buffer.Write(p[:min(len(p), 1<<20-min(w.Len(), 1<<20))])
+	return len(p), err
 }
 
 // A line of the converter's is "quadlet-generator[PID]: text"; what it says of
@@ -225,7 +250,7 @@ func readOutput(normal, in, source string) (Output, error) {
 			out.Links[name], err = os.Readlink(path)
 			return err
 		}
-		text, err := os.ReadFile(path) //nolint:gosec // a path of our own temporary directory
+		text, err := readFile(path, mostOfUnits)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"bufio"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -148,28 +147,62 @@ func Definers(root, unit string) []string {
 	return paths
 }
 
+// quadlets returns the services that podman's own generator makes, each with the
+// paths of the Quadlets that define it, the strongest first. Of what cannot be read it
+// makes none.
+func quadlets(root string) map[string][]string {
+	services := map[string][]string{}
+	eachQuadlet(root, func(service, path string) {
+		if regular(path, mostOfQuadlet) == nil {
+			services[service] = append(services[service], path)
+		}
+	})
+	return services
+}
+
 // eachQuadlet tells of each Quadlet on the machine, the strongest first, and of the
 // service that it becomes.
 func eachQuadlet(root string, tell func(service, path string)) {
+	w := quadletWalk{root: root, seen: map[string]bool{}, tell: tell}
 	for _, dir := range quadletDirs {
 		top := filepath.Join(root, dir)
-		// An entry that cannot be read makes no service.
-		_ = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return fs.SkipDir
-			}
-			if e.IsDir() && path == filepath.Join(top, "users") {
-				return fs.SkipDir
-			}
-			if service := quadletService(path); service != "" {
-				tell(service, path)
-			}
-			return nil
-		})
+		w.seen[filepath.Join(top, "users")] = true // for the users' own systemd
+		w.dir(top)
 	}
 }
 
-// quadletService returns the service that a Quadlet file becomes.
+// quadletWalk goes through directories as podman's generator does: it follows links
+// to directories, and comes to each once.
+type quadletWalk struct {
+	root string
+	seen map[string]bool // directories, by their paths without links
+	tell func(service, path string)
+}
+
+func (w quadletWalk) dir(path string) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil || w.seen[resolved] || w.seen[path] || !below(w.root, resolved) {
+		return
+	}
+	w.seen[resolved] = true
+	entries, _ := os.ReadDir(path) // what cannot be read makes no service
+	for _, e := range entries {
+		at := filepath.Join(path, e.Name())
+		if e.IsDir() || e.Type()&fs.ModeSymlink != 0 && isDir(at) {
+			w.dir(at)
+		} else if service := quadletService(at); service != "" {
+			w.tell(service, at)
+		}
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// quadletService returns the service that a Quadlet file becomes, by its name where
+// it cannot be read.
 func quadletService(path string) string {
 	name := filepath.Base(path)
 	extension := filepath.Ext(name)
@@ -190,15 +223,10 @@ func quadletService(path string) string {
 
 // serviceName returns the value of ServiceName= in a Quadlet.
 func serviceName(path string) string {
-	f, err := os.Open(path) //nolint:gosec // a Quadlet on the machine
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // read-only
+	text, _ := readFile(path, mostOfQuadlet) // what cannot be read has none
 	given := ""
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if key, value, ok := strings.Cut(lines.Text(), "="); ok && strings.TrimSpace(key) == "ServiceName" {
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "ServiceName" {
 			given = strings.TrimSpace(value)
 		}
 	}

@@ -8,8 +8,6 @@
 package generator
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +18,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"meshgen/state"
-	"meshgen/units"
 )
 
 // The parts of a generation's out directory.
@@ -34,41 +30,64 @@ const (
 	// FencesFile has a line for each unit with predecessors: its name, then
 	// theirs.
 	FencesFile = "out/fences"
-	// ConvertedFile is there where a converter made units of the Quadlets. What
-	// needs no converter is given either way.
+	// RetiredFile has a line for each unit name that is no longer in force: the name,
+	// then the sha256 of each definition that it had.
+	RetiredFile = "out/retired"
+	// BeforeFile has the number of the generation that was in force before.
+	BeforeFile = "out/before"
+	// ConvertedFile is there where a converter made units of the Quadlets, and has
+	// its [Converter.Maker]. What needs no converter is given either way.
 	ConvertedFile = "out/converted"
 )
-
-// convertDeadline bounds a conversion at boot: systemd gives all generators
-// together 90 seconds.
-const convertDeadline = 20 * time.Second
 
 // Dirs are the three directories that systemd gives a generator.
 type Dirs struct {
 	Normal, Early, Late string
 }
 
+// Warning is what went wrong and was made up for: systemd has all that it is to have.
+type Warning struct{ Err error }
+
+func (w Warning) Error() string { return w.Err.Error() }
+
+func (w Warning) Unwrap() error { return w.Err }
+
 // Replay gives systemd the units of the generation in force, by copies in d.
 // While a switch has its bridge up, that is the old generation whole and of the
 // new one the names that the old lacks, without their enablement. Where a switch
 // was cut short, [RecoverUnit] is pulled in before the units and [ConfirmUnit]
-// after them.
+// after them; where there never was one and there is a manifest, [SwitchUnit].
 //
-// It does what it can: the error tells all that could not be done.
+// Where the generation in force is broken, it is the one before that is given. A
+// name that was retired is masked where a definition of ours for it is back.
+//
+// It does what it can, and waits for nothing but a converter, for some seconds: the
+// error is all that could not be done, and each [Warning].
 func Replay(l state.Layout, d Dirs) error {
-	old, bridged, err := bridge(l)
-	if bridged {
-		return errors.Join(err, replayBridge(l, d, old))
-	}
-	n, ok, currentErr := state.Current(l)
 	r := replay{layout: l, dirs: d, given: map[string]bool{}}
-	if ok {
-		r.others = Quadlets(l.Root)
-		r.whole(n)
+	ends, bridged, err := bridge(l)
+	r.fault(err)
+	if bridged {
+		r.others = quadlets(l.Root)
+		n := r.whole(ends[0])
+		r.names(ends[1])
+		r.fences(ends[1])
+		r.masks(n)
+		return r.errors()
+	}
+	n, ok, err := state.Current(l)
+	r.fault(err)
+	switch {
+	case ok || err != nil:
+		r.others = quadlets(l.Root)
+		n = r.whole(n)
 		r.fences(n)
+		r.masks(n)
+	default:
+		r.first()
 	}
 	r.recovery()
-	return errors.Join(err, currentErr, r.errors())
+	return r.errors()
 }
 
 // bridge returns the generations at both ends of the bridge, where one is up.
@@ -89,21 +108,13 @@ func bridge(l state.Layout) (ends [2]int, up bool, err error) {
 	return ends, true, nil
 }
 
-func replayBridge(l state.Layout, d Dirs, ends [2]int) error {
-	r := replay{layout: l, dirs: d, others: Quadlets(l.Root), given: map[string]bool{}}
-	r.whole(ends[0])
-	r.names(ends[1])
-	r.fences(ends[1])
-	return r.errors()
-}
-
 // replay is one run of the generator.
 type replay struct {
 	layout state.Layout
 	dirs   Dirs
-	others map[string]string // services that other definitions on the machine make
-	given  map[string]bool   // services that this run has handed to systemd
-	wanted []string          // what pulls some of them in
+	others map[string][]string // services that Quadlets on the machine make, with their paths, the strongest first
+	given  map[string]bool     // services that this run has handed to systemd
+	wanted []string            // what pulls some of them in
 	faults []error
 }
 
@@ -113,63 +124,13 @@ func (r *replay) fault(err error) {
 	}
 }
 
+func (r *replay) warn(err error) {
+	if err != nil {
+		r.faults = append(r.faults, Warning{err})
+	}
+}
+
 func (r *replay) errors() error { return errors.Join(r.faults...) }
-
-// whole hands over a generation with its enablement.
-func (r *replay) whole(n int) {
-	now := r.names(n)
-	dir := r.layout.Generation(n)
-	if _, err := os.Lstat(filepath.Join(dir, ConvertedFile)); errors.Is(err, os.ErrNotExist) {
-		now = append(now, r.hand(r.convert(dir))...)
-	}
-	r.enablement(now)
-}
-
-// convert runs the machine's converter, for a generation that was made where
-// there was none.
-func (r *replay) convert(dir string) []Given {
-	paths, _ := filepath.Glob(filepath.Join(dir, "quadlet", "*")) // the pattern is sound
-	if len(paths) == 0 {
-		return nil
-	}
-	c, ok := FindConverter(r.layout.Root)
-	if !ok {
-		r.fault(fmt.Errorf("%s: not converted, and there is no quadlet on this machine", dir))
-		return nil
-	}
-	quadlets := map[string]string{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path) //nolint:gosec // of a generation
-		r.fault(err)
-		quadlets[filepath.Base(path)] = units.Guarded(string(text), GuardProgram)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), convertDeadline)
-	defer cancel()
-	out, refused, err := c.Convert(ctx, quadlets, strings.TrimPrefix(filepath.Join(dir, "quadlet"), strings.TrimSuffix(r.layout.Root, "/")))
-	r.fault(err)
-	for _, refusal := range refused {
-		r.fault(fmt.Errorf("%s: %s", filepath.Join(dir, "quadlet", refusal.File), refusal.Message))
-	}
-	var made []Given
-	for _, name := range slices.Sorted(maps.Keys(out.Units)) {
-		u := Given{Name: name, Text: out.Units[name]}
-		for link := range out.Links {
-			if filepath.Base(link) == name {
-				u.Links = append(u.Links, link)
-			}
-		}
-		made = append(made, u)
-	}
-	return made
-}
-
-// names hands over the units of a generation that systemd was not given yet, and
-// returns those that it was.
-func (r *replay) names(n int) []Given {
-	units, err := ReadUnits(filepath.Join(r.layout.Generation(n), UnitsFile))
-	r.fault(err)
-	return r.hand(units)
-}
 
 // hand hands over the units that systemd was not given yet, and returns those that
 // it was.
@@ -181,8 +142,8 @@ func (r *replay) hand(units []Given) []Given {
 		}
 		// podman's generator writes over what stands where it wants to
 		// write: what it will make itself is left to it.
-		if path, ok := r.others[u.Name]; ok {
-			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", u.Name, path))
+		if paths := r.others[u.Name]; len(paths) > 0 {
+			r.fault(fmt.Errorf("%s: left to %s, which is not of meshgen", u.Name, paths[0]))
 			continue
 		}
 		if err := give(r.dirs.Normal+"/"+u.Name, u.Text); err != nil {
@@ -198,7 +159,8 @@ func (r *replay) hand(units []Given) []Given {
 // give hands a unit file to systemd: as a copy, since a link would let systemctl
 // enable make links of its own to a generation, which outlive it. It calls the
 // kernel itself: a file of package os is made for waiting, and takes twice the
-// time.
+// time. Nothing is left of a file that could not be written whole: an empty one would
+// be a mask.
 func give(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -208,7 +170,10 @@ func give(path, text string) error {
 	if err == nil && n < len(text) {
 		err = io.ErrShortWrite
 	}
-	return errors.Join(err, unix.Close(fd))
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		return errors.Join(&os.PathError{Op: "write", Path: path, Err: err}, unix.Unlink(path))
+	}
+	return nil
 }
 
 // enablement has targets pull units in, as the links in their .wants, .requires
@@ -298,21 +263,20 @@ func (r *replay) fences(n int) {
 		if !r.given[f.Unit] {
 			continue
 		}
-		r.fault(r.fence(f))
+		r.fence(f)
 	}
 }
 
-func (r *replay) fence(f Fence) error {
+func (r *replay) fence(f Fence) {
 	var ours []string
 	for _, name := range f.Predecessors {
-		if r.given[name] || (r.others[name] == "" && definition(r.layout.Root, name) == "") {
+		if r.given[name] || (len(r.others[name]) == 0 && definition(r.layout.Root, name) == "") {
 			ours = append(ours, name)
 		}
 	}
-	if len(ours) == 0 {
-		return nil
+	if len(ours) > 0 {
+		r.dropIn(f.Unit, "fence", fenceText(ours))
 	}
-	return WriteFence(r.dirs.Normal, f.Unit, ours)
 }
 
 // Fence says which units must not run beside Unit: those that held its place
@@ -334,23 +298,21 @@ func FormatFences(fences []Fence) string {
 // ReadFences reads the fences of a generation; a file that is not there has
 // none.
 func ReadFences(path string) ([]Fence, error) {
-	f, err := os.Open(path) //nolint:gosec // a path of the layout's
+	data, err := readFile(path, mostOfUnits)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // read-only
 	var fences []Fence
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
 		if len(words) > 1 {
 			fences = append(fences, Fence{Unit: words[0], Predecessors: words[1:]})
 		}
 	}
-	return fences, lines.Err()
+	return fences, nil
 }
 
 const fenceName = "50-meshgen-fence.conf"
@@ -362,14 +324,18 @@ func WriteFence(dir, unit string, predecessors []string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil { //nolint:gosec // systemctl reads it as anyone
 		return err
 	}
-	names := strings.Join(predecessors, " ")
-	text := "# The names that this unit had before.\n[Unit]\nConflicts=" + names + "\nAfter=" + names + "\n"
-	f, err := os.OpenFile(into+"/"+fenceName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // systemctl reads it as anyone
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	f, err := os.OpenFile(into+"/"+fenceName, flags, 0o644) //nolint:gosec // systemctl reads it as anyone
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	_, err = f.WriteString(fenceText(predecessors))
 	return errors.Join(err, f.Close())
+}
+
+func fenceText(predecessors []string) string {
+	names := strings.Join(predecessors, " ")
+	return "# The names that this unit had before.\n[Unit]\nConflicts=" + names + "\nAfter=" + names + "\n"
 }
 
 // RemoveFence removes what [WriteFence] wrote in a unit's drop-in directory, and

@@ -54,15 +54,30 @@ func (m machine) link(to, path string) {
 func (m machine) generation(n int, services []string, fences ...Fence) {
 	m.Helper()
 	tree := state.Tree{Files: map[string][]byte{ConvertedFile: []byte("quadlet\n")}, Links: map[string]string{}}
-	var units []Given
+	g := state.Generation{Number: n}
+	var given []Given
 	for _, s := range services {
-		units = append(units, Given{s, []string{"multi-user.target.wants/" + s}, "[Service]\nExecStart=/bin/" + s + "\n# " + strconv.Itoa(n)})
+		u := Given{s, []string{"multi-user.target.wants/" + s}, "[Service]\nExecStart=/bin/" + s + "\n# " + strconv.Itoa(n)}
+		given = append(given, u)
+		g.Units = append(g.Units, state.Unit{
+			Name: s, Resource: units.Address{Module: "m", Kind: units.KindUnit, ID: s}, Text: state.TextDigest(u.Text), Links: u.Links,
+		})
+		tree.Files[NormalDir+"/"+s] = []byte(u.Text)
 	}
-	tree.Files[UnitsFile] = FormatUnits(units)
+	tree.Files[UnitsFile] = FormatUnits(given)
 	if len(fences) > 0 {
 		tree.Files[FencesFile] = []byte(FormatFences(fences))
 	}
-	if err := state.WriteGeneration(m.layout, state.Generation{Number: n}, tree, 0); err != nil {
+	if err := state.WriteGeneration(m.layout, g, tree, 0); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// converter gives the machine a converter that is this script.
+func (m machine) converter(body string) {
+	m.Helper()
+	m.write("usr/libexec/podman/quadlet", "#!/bin/sh\n"+body)
+	if err := os.Chmod(m.layout.Path("usr/libexec/podman/quadlet"), 0o755); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -365,15 +380,6 @@ func TestReplayOfBrokenState(t *testing.T) {
 		m.link("generations/7", "etc/meshgen/current")
 		m.wantFault("generations/7/out/units: no such file or directory")
 	})
-	t.Run("a generation without its units", func(t *testing.T) {
-		m := newMachine(t)
-		m.generation(1, []string{"a.service"})
-		m.current(1)
-		if err := os.Remove(filepath.Join(m.layout.Generation(1), UnitsFile)); err != nil {
-			t.Fatal(err)
-		}
-		m.wantFault("out/units: no such file or directory")
-	})
 	t.Run("the bridge leads to no generation", func(t *testing.T) {
 		m := newMachine(t)
 		m.generation(1, []string{"a.service"})
@@ -523,24 +529,24 @@ func TestReplayGuardsWhatItConverts(t *testing.T) {
 	m := newMachine(t)
 	m.unconverted()
 	ours := "[X-Meshgen]\nResource=m/container/a\n\n[Container]\nContainerName=ant\nImage=localhost/x\n"
+	network := "[X-Meshgen]\nResource=m/network/n\n\n[Network]\n"
 	m.write("etc/meshgen/generations/1/quadlet/a.container", ours)
-	m.write("etc/meshgen/generations/1/quadlet/n.network", "[Network]\n")
-	m.write("usr/libexec/podman/quadlet", `#!/bin/sh
-cp "$QUADLET_UNIT_DIRS/a.container" "$2/a.service"
-cp "$QUADLET_UNIT_DIRS/n.network" "$2/n-network.service"
+	m.write("etc/meshgen/generations/1/quadlet/n.network", network)
+	m.converter(`
+made() { cat "$QUADLET_UNIT_DIRS/$1"; printf '\n[Service]\nExecStart=podman run --label io.meshgen.resource=m/container/a x\n'; }
+made a.container >"$2/a.service"
+made n.network >"$2/n-network.service"
 mkdir "$2/multi-user.target.wants"
 ln -s ../a.service "$2/multi-user.target.wants/a.service"
 `)
-	if err := os.Chmod(m.layout.Path("usr/libexec/podman/quadlet"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	const made = "\n[Service]\nExecStart=podman run --label io.meshgen.resource=m/container/a x\n"
 	dir := t.TempDir()
 	if err := Replay(m.layout, Dirs{Normal: dir, Early: dir, Late: dir}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"a.service":         units.Guarded(ours, GuardProgram),
-		"n-network.service": "[Network]\n",
+		"a.service":         units.WithFragment(units.Guarded(ours, GuardProgram) + made),
+		"n-network.service": network + made,
 		"multi-user.target.d/50-meshgen-wants.conf": "# What meshgen has enabled.\n[Unit]\nWants=b.service a.service\n",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -136,7 +136,7 @@ func fingerprint(c Converter) string {
 	if c == nil {
 		return ""
 	}
-	return c.Fingerprint() + " " + generator.GuardProgram + " " + units.GuardEdition // both are in the units
+	return generator.Maker(c.Fingerprint())
 }
 
 // enablement returns the links that systemctl enable would make of the [Install]

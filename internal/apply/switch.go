@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"meshgen/generator"
@@ -99,6 +100,12 @@ func (n *Node) stage(ctx context.Context, p *Prepared) (state.Generation, error)
 	}
 	if f := fences(g, n.Ledger.Records()); len(f) > 0 {
 		p.compiled.Tree.Files[generator.FencesFile] = []byte(generator.FormatFences(f))
+	}
+	if p.From > 0 {
+		p.compiled.Tree.Files[generator.BeforeFile] = []byte(strconv.Itoa(p.From) + "\n")
+	}
+	if t := n.retired(p.before.generation, g); len(t) > 0 {
+		p.compiled.Tree.Files[generator.RetiredFile] = []byte(generator.FormatRetired(t))
 	}
 	return g, state.WriteGeneration(n.Layout, g, p.compiled.Tree, p.From)
 }
