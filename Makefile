@@ -47,7 +47,7 @@ install: build   ## the programs, their pages and completions, the units, the he
 	$(GO) run ./cmd/meshgen completion bash | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/meshgen
 	$(GO) run ./cmd/meshgen completion zsh | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_meshgen
 	$(GO) run ./cmd/meshgen completion fish | install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/meshgen.fish
-	for unit in meshgen-recover.service meshgen-confirm.service meshgen-audit.service meshgen-audit.timer; do \
+	for unit in meshgen-recover.service meshgen-confirm.service meshgen-switch.service meshgen-audit.service meshgen-audit.timer; do \
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' systemd/$$unit | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 	done

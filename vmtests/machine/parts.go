@@ -104,6 +104,7 @@ func (p *Parts) build(ctx context.Context) (probe string, err error) {
 		"/usr/lib/systemd/system/meshgen-confirm.service": filepath.Join(packaged, "meshgen-confirm.service"),
 		"/usr/lib/systemd/system/meshgen-audit.service":   filepath.Join(packaged, "meshgen-audit.service"),
 		"/usr/lib/systemd/system/meshgen-audit.timer":     filepath.Join(packaged, "meshgen-audit.timer"),
+		"/usr/lib/systemd/system/meshgen-switch.service":  filepath.Join(packaged, "meshgen-switch.service"),
 		"/usr/bin/meshgen":  filepath.Join(dir, "meshgen"),
 		"/usr/bin/look":     filepath.Join(dir, "look"),
 		"/usr/bin/scenario": filepath.Join(dir, "scenario"),
