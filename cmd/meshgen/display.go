@@ -111,6 +111,7 @@ func (d *display) event(e apply.Event) {
 	if !e.Ended {
 		d.mu.Lock()
 		d.moving = append(d.moving, movement{e.Step, time.Now()})
+		notifyMoving(d.moving)
 		d.mu.Unlock()
 		return
 	}
@@ -121,6 +122,7 @@ func (d *display) event(e apply.Event) {
 			break
 		}
 	}
+	notifyMoving(d.moving)
 	d.mu.Unlock()
 	if d.log {
 		d.entry(e)

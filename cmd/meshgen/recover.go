@@ -63,6 +63,7 @@ func (o *options) doRecover(cmd *cobra.Command, connect apply.Connect) (err erro
 	if err != nil {
 		return err
 	}
+	defer func() { notifyEnd(err) }()
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
 	if unfinished != "" {

@@ -100,6 +100,8 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		return err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
+	notifyBegin()
+	defer func() { notifyEnd(err) }()
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
 	unfinished, err := o.recover(cmd, node, options, show)
