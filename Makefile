@@ -118,6 +118,10 @@ crash-test: setup  ## a switch killed, and failed, at every call that changes an
 bench: setup     ## the measurements on machines, beside their yardsticks; BENCH takes flags
 	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bench $(BENCH)
 
+.PHONY: boot-report
+boot-report: setup  ## what systemd counts of boots with podman's generator and with ours; REPORT takes flags
+	CGO_ENABLED=0 $(GO) run ./vmtests/cmd/bootreport $(REPORT)
+
 .PHONY: policy
 policy: setup    ## the built-in policy, from its source
 	$(POLICY_CC) --target=wasm32 -Os -Wall -Wextra -Werror -Wno-unused-function -ffreestanding -fno-builtin -nostdlib \

@@ -121,3 +121,17 @@ func (r *replay) before(n int) (int, []Given, bool) {
 	}
 	return 0, nil, false
 }
+
+// InPlace returns the generation, and its units, that [Replay] gives in place of the
+// one in force; ok is false where that one is not broken, or nothing is in its place.
+func InPlace(l state.Layout) (n int, units []Given, ok bool) {
+	current, inForce, err := state.Current(l)
+	if err == nil && !inForce {
+		return 0, nil, false
+	}
+	r := replay{layout: l}
+	if _, err := r.generation(current); err == nil && current > 0 {
+		return 0, nil, false
+	}
+	return r.before(current)
+}

@@ -90,11 +90,12 @@ func (r *replay) renewed(n int, stored []Given, maker string) []Given {
 		if !strings.Contains(u.Text, "\nSourcePath=") {
 			continue // a plain unit
 		}
-		text, ok := out.Units[u.Name]
-		if ok && !isService(text) {
+		switch text, ok := out.Units[u.Name]; {
+		case !ok:
+			r.warn(fmt.Errorf("%s: given as it is stored: %s made nothing of it", u.Name, c.Path))
+		case !isService(text):
 			r.warn(fmt.Errorf("%s: given as it is stored: what %s made of it is no service", u.Name, c.Path))
-		}
-		if ok && isService(text) {
+		default:
 			now[i] = out.given(u.Name)
 		}
 		delete(out.Units, u.Name)

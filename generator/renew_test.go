@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,10 +78,9 @@ func TestReplayConvertsAnewForAnotherConverter(t *testing.T) {
 		t.Error(err)
 	}
 	// Where it is the very one, it is not asked.
-	c, _ := FindConverter(m.layout.Root)
 	m = newMachine(t)
 	m.converter("exit 1")
-	c, _ = FindConverter(m.layout.Root)
+	c, _ := FindConverter(m.layout.Root)
 	m.madeBy(Maker(c.Fingerprint()), "a", "b")
 	if err := m.mustRun("old", "old"); err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func mustWarn(t *testing.T, err error) {
 		t.Fatalf("%v is not joined", err)
 	}
 	for _, e := range joined.Unwrap() {
-		if _, ok := e.(Warning); !ok {
+		if _, ok := errors.AsType[Warning](e); !ok {
 			t.Errorf("%v is no warning", e)
 		}
 	}

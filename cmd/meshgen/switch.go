@@ -108,6 +108,9 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 	if err != nil {
 		return err
 	}
+	if err := node.Recall(); err != nil {
+		return err
+	}
 	inForce, err := node.InForce()
 	if err != nil {
 		return err
