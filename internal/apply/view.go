@@ -51,6 +51,9 @@ type View struct {
 	Details map[string]host.Details
 	// Downs are of the services that are declared and do not run.
 	Downs map[string]host.Down
+	// Left are the processes that services left which have ended, and of which systemd
+	// has no definition: with KillMode=process, or where something could not be killed.
+	Left map[string][]host.Process
 	// Definitions are the owner's: unit files, and the services of Quadlets, by unit,
 	// with the path of each.
 	Definitions map[string]string
@@ -263,6 +266,14 @@ func (v *View) loaded(ctx context.Context, n *Node) error {
 	if v.Details, err = n.Systemd.Details(ctx, v.closer()); err != nil {
 		return err
 	}
+	v.Left = map[string][]host.Process{}
+	for name, d := range v.Details {
+		if u := v.Units[name]; u.Load == "not-found" && !u.Up() {
+			if left := host.ProcessesIn(d.ControlGroup); len(left) > 0 {
+				v.Left[name] = left
+			}
+		}
+	}
 	v.Downs, err = n.Systemd.Downs(ctx, v.down())
 	return err
 }
@@ -291,7 +302,7 @@ func (v *View) closer() []string {
 		_, own := v.Definitions[name]
 		switch {
 		case declared[name] && u.Active == "active" && u.Load == "loaded":
-		case declared[name] || recorded || own || u.Stranded() || (u.Load == "not-found" && u.Active == "failed"):
+		case declared[name] || recorded || own || u.Stranded() || (u.Load == "not-found" && strings.HasSuffix(name, ".service")):
 			names = append(names, name)
 		}
 	}

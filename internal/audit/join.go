@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -176,7 +177,7 @@ func (j *joiner) declaredUnits() {
 		}
 		switch {
 		case seen.Load == "not-found" && seen.Up():
-			f.Class, f.Detail, f.Fix = Drifted, "runs, and systemd has lost its definition", "systemctl daemon-reload"
+			f.Class, f.Detail, f.Fix = Drifted, limbo, "systemctl daemon-reload"
 		case seen.Load == "not-found":
 			f.Class, f.Detail, f.Fix = Missing, "systemd does not know it", "systemctl daemon-reload && systemctl start "+operand(u.Name)
 		case seen.Load != "loaded":
@@ -326,23 +327,30 @@ func (j *joiner) heldBack() {
 	}
 }
 
-// stranded tells of units that run while systemd has lost their definition, and of
-// those of ours that failed and are gone.
+// stranded tells of units that run while systemd has lost their definition, of those
+// that ended so and left processes, and of those of ours that failed and are gone.
 func (j *joiner) stranded() {
 	for _, name := range slices.Sorted(maps.Keys(j.Units)) {
 		u, t := j.Units[name], units.Of(units.TargetUnit, name)
 		r, recorded := j.Records[t]
-		isFailed := u.Load == "not-found" && u.Active == "failed" && recorded
-		if _, declared := j.unit[name]; declared || j.told[t] || (!u.Stranded() && !isFailed) {
+		isFailed, left := u.Load == "not-found" && u.Active == "failed" && recorded, j.Left[name]
+		if _, declared := j.unit[name]; declared || j.told[t] || (!u.Stranded() && !isFailed && left == nil) {
 			continue
 		}
 		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + operand(name)}
 		if recorded && r.State == state.Retired {
 			f.Class, f.Owner = Stale, meshgen
 		}
-		f.Detail = limbo
-		if isFailed {
-			f.Detail, f.Fix = "failed, and has no definition any more", "systemctl reset-failed "+operand(name)
+		reset := "systemctl reset-failed " + operand(name)
+		switch {
+		case left != nil && u.Active == "failed":
+			f.Detail, f.Fix = sentence("has failed, and left "+some(left), lost), "systemctl kill "+operand(name)+" && "+reset
+		case left != nil:
+			f.Detail, f.Fix = sentence("has ended, and left "+some(left), lost), "systemctl kill "+operand(name)
+		case isFailed:
+			f.Detail, f.Fix = "failed, and has no definition any more", reset
+		default:
+			f.Detail = limbo
 		}
 		f.Detail = sentence(f.Detail, j.past(t))
 		j.tell(f)
@@ -361,7 +369,22 @@ func (j *joiner) strange(r state.Record) Class {
 
 const unknownPast = "the ledger never had it"
 
-const limbo = "runs, and systemd has lost its definition"
+const (
+	lost  = "systemd has lost its definition"
+	limbo = "runs, and " + lost
+)
+
+// some names processes, where they are many a few of them.
+func some(all []host.Process) string {
+	var names []string
+	for _, p := range all[:min(len(all), 3)] {
+		names = append(names, fmt.Sprintf("%s (%d)", p.Command, p.PID))
+	}
+	if len(all) > len(names) {
+		names[len(names)-1] += " …"
+	}
+	return strings.Join(names, ", ")
+}
 
 // past says what the ledger knows of a name that is not ours now.
 func (j *joiner) past(t units.Target) string {

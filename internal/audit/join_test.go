@@ -179,6 +179,24 @@ func TestJoin(t *testing.T) {
 			v.Generation.Units[1].Wanted = false
 		}, nil},
 
+		// What a unit leaves that is gone.
+		"processes of a unit that nobody defines": {func(v *apply.View) {
+			v.Units["x.service"] = host.Unit{Name: "x.service", Load: "not-found", Active: "inactive"}
+			v.Left = map[string][]host.Process{"x.service": {{PID: 7, Command: "nc"}, {PID: 9, Command: "sh"}}}
+		}, []string{"foreign unit:x.service: has ended, and left nc (7), sh (9); systemd has lost its definition; the ledger never had it $ systemctl kill x.service"}},
+		"processes of a unit that was ours, and failed": {func(v *apply.View) {
+			v.Units["x.service"] = host.Unit{Name: "x.service", Load: "not-found", Active: "failed"}
+			v.Left = map[string][]host.Process{"x.service": {{PID: 7, Command: "a"}, {PID: 8, Command: "b"}, {PID: 9, Command: "c"}, {PID: 10, Command: "d"}}}
+			r := live("unit:x.service", address("m/unit/x"))
+			r.State, r.Retired.Generation = state.Retired, 2
+			v.Records[r.Target] = r
+		}, []string{"stale unit:x.service: has failed, and left a (7), b (8), c (9) …; systemd has lost its definition; was of m/unit/x until generation 2, and was seen gone $ systemctl kill x.service && systemctl reset-failed x.service"}},
+		"a container that its unit left": {func(v *apply.View) {
+			v.Units["x.service"] = host.Unit{Name: "x.service", Load: "not-found", Active: "failed"}
+			v.Left = map[string][]host.Process{"x.service": {{PID: 7, Command: "conmon"}}}
+			v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", ID: "9", Image: "i:1", Unit: "x.service", Running: true}
+		}, []string{"foreign container:x: a container of image i:1, runs; the ledger never had it; x.service has ended, and left it $ podman rm --force --volumes x"}},
+
 		// What is ours, and was changed.
 		"content": {func(v *apply.View) {
 			v.Drift = []apply.Drift{drifted(state.ChangedContent, "file:/etc/m/a", state.Restore)}

@@ -79,12 +79,13 @@ func (j *joiner) object(t units.Target, o host.Object) {
 func (j *joiner) withUnit(f *Finding, t units.Target, o host.Object) {
 	unit := units.Of(units.TargetUnit, o.Unit)
 	u := j.Units[o.Unit]
-	if _, declared := j.unit[o.Unit]; declared || !u.Up() {
+	left := j.Left[o.Unit] != nil && o.Running
+	if _, declared := j.unit[o.Unit]; declared || (!u.Up() && !left) {
 		return
 	}
 	f.Also = append(f.Also, unit)
 	switch {
-	case u.Stranded():
+	case left || u.Stranded():
 		// Who had it before the first switch has lost it since.
 		if f.Class == Found {
 			f.Class = Foreign
@@ -92,7 +93,11 @@ func (j *joiner) withUnit(f *Finding, t units.Target, o host.Object) {
 		if f.Fix != switchFix {
 			f.Fix = removal(t, o) // the unit ends with it, by itself
 		}
-		f.Detail = sentence(f.Detail, o.Unit+" "+limbo, about(o.Unit, j.past(unit)))
+		how := limbo
+		if left {
+			how = "has ended, and left it"
+		}
+		f.Detail = sentence(f.Detail, o.Unit+" "+how, about(o.Unit, j.past(unit)))
 	case f.Class == Foreign:
 		if path := j.Definitions[o.Unit]; path != "" {
 			f.Fix = j.undefine(o.Unit, path)

@@ -1,8 +1,12 @@
 package host
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +32,30 @@ func (s *Systemd) PayloadEnded(controlGroup string) bool {
 	// The container's cgroup goes before that of conmon, which sees to the rest.
 	_, err = os.Stat(filepath.Join(service, "runtime"))
 	return err == nil
+}
+
+// ProcessesIn returns what runs in a cgroup and below, given its path below the cgroup2
+// mount, by PID; none where there is no such cgroup, or where the path is "".
+func ProcessesIn(controlGroup string) []Process {
+	var found []Process
+	if controlGroup == "" {
+		return found
+	}
+	_ = filepath.WalkDir(filepath.Join(cgroupMount, controlGroup), func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil //nolint:nilerr // what went in the meantime has none
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) //nolint:gosec // of the kernel's
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 { // 0 is of another PID namespace
+				found = append(found, process(pid))
+			}
+		}
+		return nil
+	})
+	found = slices.DeleteFunc(found, func(p Process) bool { return p.PID == 0 }) // it has ended
+	slices.SortFunc(found, func(a, b Process) int { return cmp.Compare(a.PID, b.PID) })
+	return found
 }
 
 // cgroupMount is where systemd has its cgroups: cgroups(7), version 2.
