@@ -62,3 +62,18 @@ func TestAuditHasAReplacedContainerComeBack(t *testing.T) {
 		t.Errorf("web.service is %s", got)
 	}
 }
+
+// Units that somebody defined in other places than /etc run as well: until the next
+// boot, and beside what a distribution ships.
+func TestAuditTellsOfUnitsOutsideOfEtc(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: db: {Container: {Image: "localhost/probe:1", Network: "none"}}`))
+	v.Switch()
+	for _, path := range []string{"/run/systemd/system/passing.service", "/usr/local/lib/systemd/system/local.service"} {
+		v.WriteFile(path, "[Service]\nExecStart=/usr/bin/sleep inf\n[Install]\nWantedBy=multi-user.target\n")
+	}
+	v.Run("sh", "-ec", "cp /usr/lib/systemd/system/meshgen-*.service /usr/local/lib/systemd/system/; systemctl daemon-reload; systemctl start passing; systemctl enable --now local")
+	v.settled("foreign unit:local.service", "foreign unit:passing.service")
+	v.mustBeGone("passing.service")
+	v.mustBeGone("local.service")
+}

@@ -110,14 +110,30 @@ func (n *Node) surveyUnits() ([]state.Event, error) {
 	return found, nil
 }
 
-// ownUnitDir is where a machine's owner puts unit files: systemd.unit(5).
-const ownUnitDir = "/etc/systemd/system"
+// ownUnitDirs are where a machine's owner puts unit files, what counts more last:
+// systemd.unit(5).
+//
+//nolint:gochecknoglobals // a constant list
+var ownUnitDirs = []string{"/usr/local/lib/systemd/system", "/run/systemd/system", "/etc/systemd/system"}
 
-// ownUnits returns the unit files that the owner wrote, or linked from a place
-// that systemd does not look in. The links that systemctl enable and mask make
-// are none, and neither is what a system puts there as a whole, by a link.
+// ownUnits returns the unit files that the owner wrote, or linked from a place that
+// systemd does not look in: of several with one name the last counts. The links that
+// systemctl enable and mask make are none, nor is what a system puts there as a whole,
+// by a link, and what is meshgen's.
 func ownUnits(l state.Layout) ([]string, error) {
-	dir := l.Path(ownUnitDir)
+	var paths []string
+	for _, dir := range ownUnitDirs {
+		inDir, err := ownUnitsIn(l, dir)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, inDir...)
+	}
+	return paths, nil
+}
+
+func ownUnitsIn(l state.Layout, from string) ([]string, error) {
+	dir := l.Path(from)
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -131,7 +147,7 @@ func ownUnits(l state.Layout) ([]string, error) {
 	var paths []string
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if !isUnitName(e.Name()) {
+		if !isUnitName(e.Name()) || (from != "/etc/systemd/system" && isInstalled(e.Name())) {
 			continue
 		}
 		if e.Type().IsRegular() || linkedIn(l, path) {
@@ -139,6 +155,11 @@ func ownUnits(l state.Layout) ([]string, error) {
 		}
 	}
 	return paths, nil
+}
+
+// isInstalled reports whether a unit comes with meshgen itself.
+func isInstalled(unit string) bool {
+	return slices.Contains([]string{generator.RecoverUnit, "meshgen-confirm.service", "meshgen-audit.service", "meshgen-audit.timer"}, unit)
 }
 
 // linkedIn reports whether a link brings in a file from where systemd would not
@@ -149,7 +170,10 @@ func linkedIn(l state.Layout, path string) bool {
 		return false
 	}
 	if !filepath.IsAbs(to) {
-		to = filepath.Join(ownUnitDir, to)
+		to = filepath.Join(relative(l, filepath.Dir(path)), to)
+	}
+	if ours(l, l.Path(to)) {
+		return false
 	}
 	for _, dir := range []string{"/usr/lib/systemd", "/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd", "/dev"} {
 		if strings.HasPrefix(to, dir+"/") {

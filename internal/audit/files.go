@@ -17,7 +17,8 @@ import (
 func (j *joiner) definitions() {
 	for _, name := range slices.Sorted(maps.Keys(j.Definitions)) {
 		path, t := j.Definitions[name], units.Of(units.TargetUnit, name)
-		if _, declared := j.unit[name]; declared || j.told[t] || strings.HasPrefix(path, "/usr/") {
+		shipped := strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/usr/local/")
+		if _, declared := j.unit[name]; declared || j.told[t] || shipped {
 			continue
 		}
 		f := Finding{Class: j.strange(j.Records[t]), Target: t, Owner: path, Since: changed(j.Layout.Path(path)), Fix: j.undefine(name, path)}

@@ -34,7 +34,7 @@ func removal(t units.Target, o host.Object) string {
 // systemd's sight, and podman's. The text stays, under a name that neither reads.
 func (j *joiner) undefine(unit, path string) string {
 	stop := "systemctl disable --now " + operand(unit)
-	if !strings.HasPrefix(path, "/etc/systemd/") {
+	if !strings.Contains(path, "/systemd/system/") {
 		stop = "systemctl stop " + operand(unit) // one that is generated cannot be disabled
 	}
 	return stop + " && " + putAway(path) + " && systemctl daemon-reload"

@@ -342,6 +342,12 @@ func TestJoin(t *testing.T) {
 			"foreign container:x: a container of image i:1, runs; the ledger never had it; run by -x.service $ " +
 				"systemctl stop -- -x.service && mv /etc/containers/systemd/x.container /etc/containers/systemd/x.container.off && systemctl daemon-reload",
 		}},
+		"a unit that the owner installed": {func(v *apply.View) {
+			v.Definitions["x.service"] = "/usr/local/lib/systemd/system/x.service"
+		}, []string{
+			"foreign unit:x.service: defined by /usr/local/lib/systemd/system/x.service; does not run; the ledger never had it $ " +
+				"systemctl disable --now x.service && mv /usr/local/lib/systemd/system/x.service /usr/local/lib/systemd/system/x.service.off && systemctl daemon-reload",
+		}},
 		"a unit file": {func(v *apply.View) {
 			v.Definitions["x.service"] = "/etc/systemd/system/x.service"
 			v.Definitions["packaged.service"] = "/usr/share/containers/systemd/packaged.container"
