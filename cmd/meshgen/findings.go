@@ -132,19 +132,12 @@ func (r *row) typed(command string) {
 
 // heard adds what listens and is connected.
 func (r *row) heard(f audit.Finding) {
-	for _, l := range f.Listens {
-		r.said("listens on " + l.String())
+	for _, ports := range f.Ports() {
+		r.said("listens on " + ports)
 	}
-	for _, c := range f.Connects {
-		r.said("connected to " + c.To + ", of " + c.Of.String() + by(c.Process, c.PID))
+	for _, peer := range f.Peers() {
+		r.said("connected to " + peer)
 	}
-}
-
-func by(process string, pid int) string {
-	if pid == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", by %s (%d)", process, pid)
 }
 
 // began says since when it is so, and which generation was in force then.

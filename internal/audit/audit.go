@@ -75,15 +75,65 @@ type Listener struct {
 }
 
 // String is as in "tcp 0.0.0.0:3000, every address, by gitea (1234)".
-func (l Listener) String() string {
-	text := l.Protocol + " " + net.JoinHostPort(l.Address, strconv.Itoa(l.Port))
+func (l Listener) String() string { return l.upTo(l.Port) }
+
+// upTo is String for all ports from that of l to the last.
+func (l Listener) upTo(last int) string {
+	ports := strconv.Itoa(l.Port)
+	if last > l.Port {
+		ports += "-" + strconv.Itoa(last)
+	}
+	text := l.Protocol + " " + net.JoinHostPort(l.Address, ports)
 	if a, err := netip.ParseAddr(l.Address); err == nil && a.IsUnspecified() {
 		text += ", every address"
 	}
-	if l.PID > 0 {
-		text += fmt.Sprintf(", by %s (%d)", l.Process, l.PID)
+	return text + by(l.Process, l.PID)
+}
+
+func by(process string, pid int) string {
+	if pid == 0 {
+		return ""
 	}
-	return text
+	return fmt.Sprintf(", by %s (%d)", process, pid)
+}
+
+// Ports are what a finding listens on, in words: ports in a row that one process has
+// are one.
+func (f Finding) Ports() []string {
+	var lines []string
+	for i := 0; i < len(f.Listens); {
+		first, n := f.Listens[i], 1
+		for next := first; i+n < len(f.Listens); n++ {
+			if next.Port++; f.Listens[i+n] != next {
+				break
+			}
+		}
+		lines = append(lines, first.upTo(first.Port+n-1))
+		i += n
+	}
+	return lines
+}
+
+// Peers are what a finding is connected to, in words: connections of one process to one
+// port are one.
+func (f Finding) Peers() []string {
+	times := map[Connection]int{}
+	var order []Connection
+	for _, c := range f.Connects {
+		c.From = ""
+		if times[c]++; times[c] == 1 {
+			order = append(order, c)
+		}
+	}
+	var lines []string
+	for _, c := range order {
+		line := c.To + ", of " + c.Of.String() + by(c.Process, c.PID)
+		if n := times[c]; n > 1 {
+			line += fmt.Sprintf(", %d times", n)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // Connection is an established one, to a port that something declared listens on.

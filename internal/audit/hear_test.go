@@ -121,3 +121,31 @@ func TestAContainerThatHasEndedIsHeardOfNoMore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What has many ports in a row, or many connections to one, is told in a line each.
+func TestManyAreOneLine(t *testing.T) {
+	at := func(protocol, address string, port, pid int) Listener {
+		return Listener{Protocol: protocol, Address: address, Port: port, Process: "sip", PID: pid}
+	}
+	listens := []Listener{
+		at("tcp", "::", 80, 7), at("tcp", "::", 443, 7), at("udp", "::", 9000, 7), at("udp", "::", 9001, 7), at("udp", "::", 9002, 7),
+		at("udp", "::", 9003, 8), at("udp", "127.0.0.1", 9004, 8),
+	}
+	want := []string{
+		"tcp [::]:80, every address, by sip (7)", "tcp [::]:443, every address, by sip (7)", "udp [::]:9000-9002, every address, by sip (7)",
+		"udp [::]:9003, every address, by sip (8)", "udp 127.0.0.1:9004, by sip (8)",
+	}
+	if diff := cmp.Diff(want, Finding{Listens: listens}.Ports()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	db := address("m/container/db")
+	connects := []Connection{
+		{From: "127.0.0.1:40001", To: "127.0.0.1:5432", Of: db, Process: "web", PID: 7},
+		{From: "127.0.0.1:40003", To: "127.0.0.1:5433", Of: db, Process: "web", PID: 7},
+		{From: "127.0.0.1:40002", To: "127.0.0.1:5432", Of: db, Process: "web", PID: 7},
+	}
+	want = []string{"127.0.0.1:5432, of m/container/db, by web (7), 2 times", "127.0.0.1:5433, of m/container/db, by web (7)"}
+	if diff := cmp.Diff(want, Finding{Connects: connects}.Peers()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
