@@ -215,7 +215,8 @@ func (r *Report) add(f Finding) {
 	}
 }
 
-// sort puts what is connected and what listens before what just lies there.
+// sort puts what is connected and what listens before what just lies there, and what
+// others use after them: podman removes no network that a container is in.
 func (r *Report) sort() {
 	for _, list := range []*[]Finding{&r.Findings, &r.Held, &r.Found, &r.Retained, &r.Ignored} {
 		if *list == nil {
@@ -225,9 +226,19 @@ func (r *Report) sort() {
 			return cmp.Or(
 				cmp.Compare(min(len(b.Connects), 1), min(len(a.Connects), 1)), cmp.Compare(min(len(b.Listens), 1), min(len(a.Listens), 1)),
 				cmp.Compare(slices.Index(Counted(), a.Class), slices.Index(Counted(), b.Class)),
+				cmp.Compare(used(a.Target), used(b.Target)),
 				cmp.Compare(len(b.Connects), len(a.Connects)), cmp.Compare(len(b.Listens), len(a.Listens)),
 				strings.Compare(string(a.Target), string(b.Target)),
 			)
 		})
 	}
+}
+
+// used is 1 for what containers use, and 0 for all else.
+func used(t units.Target) int {
+	switch t.Kind() {
+	case units.TargetNetwork, units.TargetVolume, units.TargetSecret:
+		return 1
+	}
+	return 0
 }

@@ -342,6 +342,21 @@ func TestJoin(t *testing.T) {
 			"foreign container:x: a container of image i:1, runs; the ledger never had it; run by -x.service $ " +
 				"systemctl stop -- -x.service && mv /etc/containers/systemd/x.container /etc/containers/systemd/x.container.off && systemctl daemon-reload",
 		}},
+		"a container that is paused": {func(v *apply.View) {
+			v.Objects[units.TargetContainer]["x"] = host.Object{Name: "x", ID: "9", Image: "i:1", Frozen: true}
+		}, []string{"foreign container:x: a container of image i:1, is paused; the ledger never had it $ podman rm --force --volumes x"}},
+		"a pod and what it uses, in an order to type": {func(v *apply.View) {
+			v.Objects[units.TargetNetwork]["kube"] = host.Object{Name: "kube"}
+			v.Objects[units.TargetPod]["p"] = host.Object{Name: "p", ID: "8"}
+			v.Objects[units.TargetSecret]["a"] = host.Object{Name: "a"}
+			v.Definitions["x.service"] = "/etc/containers/systemd/x.container"
+		}, []string{
+			"foreign pod:p: a pod; the ledger never had it $ podman pod rm --force p",
+			"foreign unit:x.service: defined by /etc/containers/systemd/x.container; does not run; the ledger never had it $ " +
+				"systemctl stop x.service && mv /etc/containers/systemd/x.container /etc/containers/systemd/x.container.off && systemctl daemon-reload",
+			"foreign network:kube: a network; the ledger never had it $ podman network rm kube",
+			"foreign secret:a: a secret; the ledger never had it $ podman secret rm a",
+		}},
 		"a unit that the owner installed": {func(v *apply.View) {
 			v.Definitions["x.service"] = "/usr/local/lib/systemd/system/x.service"
 		}, []string{

@@ -139,8 +139,11 @@ func what(t units.Target, o host.Object) string {
 	switch t.Kind() {
 	case units.TargetContainer:
 		does := "does not run"
-		if o.Running {
+		switch {
+		case o.Running:
 			does = "runs"
+		case o.Frozen:
+			does = "is paused"
 		}
 		return fmt.Sprintf("a container of image %s, %s", o.Image, does)
 	case units.TargetVolume:
