@@ -77,3 +77,20 @@ func TestAuditTellsOfUnitsOutsideOfEtc(t *testing.T) {
 	v.mustBeGone("passing.service")
 	v.mustBeGone("local.service")
 }
+
+// What is printed for the instances of a template, and for a unit that was linked, stops
+// them by their definition before that goes.
+func TestAuditSettlesTemplatesAndLinks(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`containers: db: {Container: {Image: "localhost/probe:1", Network: "none"}}`))
+	v.Switch()
+	v.WriteFile("/etc/containers/systemd/quad@.container", "[Container]\nImage=localhost/probe:1\nNetwork=none\n")
+	v.WriteFile("/etc/systemd/system/plain@.service", "[Service]\nExecStart=/usr/bin/sleep inf\n")
+	v.WriteFile("/opt/linked.service", "[Service]\nExecStart=/usr/bin/sleep inf\nExecStop=/usr/bin/touch /run/stopped-by-its-own\n")
+	v.Run("sh", "-ec", "systemctl daemon-reload; systemctl link /opt/linked.service; systemctl start quad@1 plain@1 plain@2 linked")
+	v.settled("foreign container:systemd-quad_1", "foreign unit:linked.service", "foreign unit:plain@.service", "foreign unit:quad@.service")
+	v.Run("test", "-e", "/run/stopped-by-its-own")
+	for _, unit := range []string{"quad@1.service", "plain@1.service", "plain@2.service", "linked.service"} {
+		v.mustBeGone(unit)
+	}
+}

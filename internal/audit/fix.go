@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -30,14 +31,23 @@ func removal(t units.Target, o host.Object) string {
 	return "podman " + t.Kind() + " rm " + operand(o.Name)
 }
 
-// undefine returns the command that stops a unit and puts its definition out of
-// systemd's sight, and podman's. The text stays, under a name that neither reads.
+// undefine returns the command that stops a unit, all of a template, and puts its
+// definition out of systemd's sight, and podman's. The text stays, under a name that
+// neither reads.
 func (j *joiner) undefine(unit, path string) string {
-	stop := "systemctl disable --now " + operand(unit)
-	if !strings.Contains(path, "/systemd/system/") {
-		stop = "systemctl stop " + operand(unit) // one that is generated cannot be disabled
+	const reload = " && systemctl daemon-reload"
+	stop := "systemctl stop " + operand(unit)
+	if prefix, suffix, ok := strings.Cut(unit, "@."); ok {
+		stop = "systemctl stop " + operand(prefix+"@*."+suffix)
 	}
-	return stop + " && " + putAway(path) + " && systemctl daemon-reload"
+	switch info, err := os.Lstat(j.Layout.Path(path)); {
+	case !strings.Contains(path, "/systemd/system/"): // it is generated, and cannot be disabled
+		return stop + " && " + putAway(path) + reload
+	case err == nil && info.Mode()&os.ModeSymlink != 0:
+		// To disable a unit that is linked takes the link away: it has to be down then.
+		return stop + " && systemctl disable " + operand(unit) + " && rm --force " + quote(path) + reload
+	}
+	return "systemctl disable --now " + operand(unit) + " && " + putAway(path) + reload
 }
 
 func putAway(path string) string { return "mv " + quote(path) + " " + quote(path+".off") }

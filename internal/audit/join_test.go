@@ -357,6 +357,23 @@ func TestJoin(t *testing.T) {
 			"foreign network:kube: a network; the ledger never had it $ podman network rm kube",
 			"foreign secret:a: a secret; the ledger never had it $ podman secret rm a",
 		}},
+		"a Quadlet that is a template": {func(v *apply.View) {
+			v.Definitions["x@.service"] = "/etc/containers/systemd/x@.container"
+		}, []string{
+			"foreign unit:x@.service: defined by /etc/containers/systemd/x@.container; does not run; the ledger never had it $ " +
+				"systemctl stop 'x@*.service' && mv /etc/containers/systemd/x@.container /etc/containers/systemd/x@.container.off && systemctl daemon-reload",
+		}},
+		"a unit file that is linked": {func(v *apply.View) {
+			const path = "/etc/systemd/system/x.service"
+			write(t, v.Layout.Path("/etc/systemd/system/another.service"))
+			if err := os.Symlink("/opt/x.service", v.Layout.Path(path)); err != nil {
+				t.Fatal(err)
+			}
+			v.Definitions["x.service"] = path
+		}, []string{
+			"foreign unit:x.service: defined by /etc/systemd/system/x.service; does not run; the ledger never had it $ " +
+				"systemctl stop x.service && systemctl disable x.service && rm --force /etc/systemd/system/x.service && systemctl daemon-reload",
+		}},
 		"a unit that the owner installed": {func(v *apply.View) {
 			v.Definitions["x.service"] = "/usr/local/lib/systemd/system/x.service"
 		}, []string{
