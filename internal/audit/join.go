@@ -38,6 +38,7 @@ func Join(v apply.View) Report {
 	j.dropIns()
 	j.declaredUnits()
 	j.declaredPods()
+	j.paused()
 	j.podmans()
 	j.records()
 	j.stranded()
@@ -231,6 +232,23 @@ func (j *joiner) declaredPods() {
 				Detail: "the pod is gone, and its unit is up", Fix: "systemctl restart " + operand(name),
 			})
 		}
+	}
+}
+
+// paused tells of containers that are declared and that somebody had podman pause:
+// their units do not see that either.
+func (j *joiner) paused() {
+	for _, o := range sorted(j.Objects[units.TargetContainer]) {
+		t := units.Of(units.TargetContainer, o.Name)
+		r, declared := j.declared[t]
+		if !o.Frozen || !declared || j.told[t] {
+			continue
+		}
+		unit := units.Unit(r)
+		j.tell(Finding{
+			Class: Stopped, Target: t, Also: []units.Target{units.Of(units.TargetUnit, unit)}, Resource: r.Address, Owner: meshgen,
+			Detail: "is paused", Fix: "podman unpause " + operand(o.Name),
+		})
 	}
 }
 

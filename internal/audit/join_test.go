@@ -171,6 +171,9 @@ func TestJoin(t *testing.T) {
 		"runs once, remains, and was stopped": {func(v *apply.View) {
 			down(v, host.Unit{Load: "loaded", Active: "inactive"}, host.Details{Type: "oneshot", Result: "success"}, host.Down{Remains: true})
 		}, []string{"stopped unit:m-web.service: is stopped $ systemctl start m-web.service"}},
+		"paused": {func(v *apply.View) {
+			v.Objects[units.TargetContainer]["web"] = host.Object{Name: "web", ID: "1", Unit: "m-web.service", Frozen: true}
+		}, []string{"stopped container:web: is paused $ podman unpause web"}},
 		"about to start": {func(v *apply.View) {
 			down(v, host.Unit{Load: "loaded", Active: "inactive", Job: "start"}, host.Details{}, host.Down{})
 		}, nil},
