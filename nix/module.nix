@@ -42,7 +42,7 @@ in
     package = mkOption {
       type = types.package;
       default = import ./package.nix { inherit pkgs version; };
-      defaultText = lib.literalExpression "the flake's own";
+      defaultText = lib.literalMD "the flake's own";
       description = "The package to use.";
     };
 

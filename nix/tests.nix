@@ -34,12 +34,15 @@ let
       wantedBy = [ "multi-user.target" ];
       before = [ "multi-user.target" ];
       path = [
-        pkgs.podman
+        pkgs.bash # its sh
         pkgs.gnutar
+        pkgs.podman
       ];
+      # A power cut may come before the kernel writes them by itself.
       script = ''
         podman image exists localhost/probe:2 ||
           sh ${../vmtests/machine/images.sh} ${programs}/bin/probe ${pkgs.pkgsStatic.busybox}/bin/busybox
+        sync
       '';
       serviceConfig = {
         Type = "oneshot";

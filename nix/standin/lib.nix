@@ -216,6 +216,7 @@ let
     mkForce = mkOverride 50;
     mkEnableOption = what: mkOption { type = types.bool; default = false; description = "Whether to enable ${what}."; };
     literalExpression = text: text;
+    literalMD = text: text;
     optionalString = cond: s: if cond then s else "";
     optionalAttrs = cond: x: if cond then x else { };
     removeSuffix = end: s: if hasSuffix end s then substring 0 (stringLength s - stringLength end) s else s;

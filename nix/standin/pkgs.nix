@@ -42,7 +42,7 @@ in
     inherit (test) testScript;
   };
 }
-// lib.genAttrs [ "gnumake" "gnutar" "gopls" "makeBinaryWrapper" "podman" ] (name: made name { })
+// lib.genAttrs [ "bash" "gnumake" "gnutar" "gopls" "makeBinaryWrapper" "podman" ] (name: made name { })
 // {
   pkgsStatic.busybox = made "busybox" { };
 }
