@@ -15,7 +15,7 @@ buildGoModule {
   inherit version;
   src = lib.cleanSource ../.;
   # `make vendor-hash` says what it has to be.
-  vendorHash = "sha256-BjmawQOlGApuMEhiTUOvRS8QnFptFwTzugTPPr5G54w=";
+  vendorHash = "sha256-4fVMHJbANgHDxdPGpf85zhlgM8pD8SufJwee+giOo6c=";
   env.CGO_ENABLED = "0";
   nativeBuildInputs = [ pkgs.makeBinaryWrapper ];
   buildPhase = ''
