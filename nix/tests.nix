@@ -119,6 +119,7 @@ lib.genAttrs [
   "takeover"
   "crash"
   "generator"
+  "first-boot"
 ] play
 // {
   inherit declared;

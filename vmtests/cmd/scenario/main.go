@@ -47,7 +47,7 @@ type scenario struct {
 }
 
 func scenarios() []scenario {
-	return []scenario{rename(), takeover(), crash(), generator()}
+	return []scenario{rename(), takeover(), crash(), generator(), firstBoot()}
 }
 
 func main() {
