@@ -72,7 +72,7 @@ func TestSwitchTellsSystemdWhatItIsAt(t *testing.T) {
 	v := Boot(t)
 	slow := strings.Replace(pair("ant", "bat"), "one: {name:", `one: {Service: ExecStartPre: "sh -c 'until test -e /go; do sleep 0.1; done'", name:`, 1)
 	v.WriteManifest(slow)
-	deploy := v.Command("systemd-run", "--unit=deploy", "--service-type=notify", "--property=TimeoutStartSec=2", "--property=RemainAfterExit=yes", "meshgen", "switch")
+	deploy := v.Command("systemd-run", "--unit=deploy", "--service-type=notify", "--property=TimeoutStartSec=8", "--property=RemainAfterExit=yes", "meshgen", "switch")
 	if err := deploy.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestSwitchTellsSystemdWhatItIsAt(t *testing.T) {
 		up, _, _ := strings.Cut(v.ReadFile("/proc/uptime"), " ")
 		begun, err := strconv.ParseFloat(started, 64)
 		now, err2 := strconv.ParseFloat(up, 64)
-		return err == nil && err2 == nil && now-begun/1e6 > 4
+		return err == nil && err2 == nil && now-begun/1e6 > 12
 	})
 	if got := v.Show("deploy", "ActiveState"); got["ActiveState"] != "activating" {
 		t.Errorf("deploy.service: %v", got)

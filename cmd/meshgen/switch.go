@@ -91,6 +91,8 @@ const keepGenerations = 10
 
 // doSwitch brings a set into force, whichever it is.
 func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load) (err error) {
+	notifyBegin()
+	defer func() { notifyEnd(err) }()
 	l, err := o.layout()
 	if err != nil {
 		return err
@@ -100,8 +102,6 @@ func (o *options) doSwitch(cmd *cobra.Command, options apply.Options, load load)
 		return err
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
-	notifyBegin()
-	defer func() { notifyEnd(err) }()
 	show := o.newDisplay(cmd.ErrOrStderr())
 	defer show.end()
 	unfinished, err := o.recover(cmd, node, options, show)
