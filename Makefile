@@ -85,11 +85,11 @@ lint:            ## format and rules of the house
 
 .PHONY: test
 test: setup      ## every test that this host can run
-	$(GO) test -tags systemd -timeout 30m ./...
+	$(GO) test -tags systemd -timeout 45m ./...
 
 .PHONY: machine-test
 machine-test: setup  ## the tests on a real systemd machine
-	$(GO) test -tags systemd -timeout 30m -v ./vmtests/...
+	$(GO) test -tags systemd -timeout 45m -v ./vmtests/...
 
 HISTORIES ?= 10000
 .PHONY: histories
