@@ -13,8 +13,6 @@ import (
 )
 
 // debs are the package of this tree, and one that is the same but for a later version.
-//
-//nolint:gochecknoglobals // built once for all tests
 var debs = sync.OnceValues(func() (paths [2]string, err error) {
 	tree, err := filepath.Abs("..")
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // newMan returns the command that prints the manual page, for who installs it. It is
@@ -34,10 +33,10 @@ func writeMan(w io.Writer, root *cobra.Command) error {
 		}
 		fmt.Fprintf(&b, ".SS %s\n", roff(c.UseLine()))
 		paragraphs(&b, c.Long)
-		flags(&b, c.LocalNonPersistentFlags())
+		flags(&b, c.LocalNonPersistentFlags().FlagUsages())
 	}
 	b.WriteString(".SH FLAGS OF ALL COMMANDS\n")
-	flags(&b, root.PersistentFlags())
+	flags(&b, root.PersistentFlags().FlagUsages())
 	b.WriteString(".SH FILES\n" +
 		".TP\n.I /etc/meshgen/manifest\nThe manifest, a directory of CUE.\n" +
 		".TP\n.I /etc/meshgen/generations\nThe sets that were made of it.\n" +
@@ -63,21 +62,17 @@ func paragraphs(b *strings.Builder, text string) {
 	}
 }
 
-func flags(b *strings.Builder, set *pflag.FlagSet) {
-	set.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" {
-			return
+// flags writes what cobra says of flags, but for --help.
+func flags(b *strings.Builder, usages string) {
+	var lines []string
+	for line := range strings.Lines(usages) {
+		if !strings.Contains(line, " --help ") {
+			lines = append(lines, strings.TrimPrefix(strings.TrimRight(line, "\n"), "  "))
 		}
-		value, usage := pflag.UnquoteUsage(f)
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
-		}
-		if value != "" {
-			name += " " + value
-		}
-		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(name), roff(usage))
-	})
+	}
+	if len(lines) > 0 {
+		b.WriteString(".PP\n.nf\n" + roff(strings.Join(lines, "\n")) + "\n.fi\n")
+	}
 }
 
 // roff returns text so that it comes out of man(7) letter for letter: a backslash and

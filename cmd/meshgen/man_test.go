@@ -23,11 +23,11 @@ func TestManHasEveryCommand(t *testing.T) {
 			t.Errorf("%s is not told", cmd.CommandPath())
 		}
 		set := cmd.LocalNonPersistentFlags()
-		if yes := set.Lookup("yes"); yes != nil && !strings.Contains(page, "\n"+roff(yes.Usage)+"\n") {
+		if yes := set.Lookup("yes"); yes != nil && !strings.Contains(page, roff(yes.Usage)+"\n") {
 			t.Errorf("%s: --yes is not told", cmd.CommandPath())
 		}
 	}
-	for _, line := range strings.Split(page, "\n") {
+	for line := range strings.SplitSeq(page, "\n") {
 		if macro, _, _ := strings.Cut(line, " "); strings.HasPrefix(line, ".") &&
 			!strings.Contains(" .TH .SH .SS .PP .TP .B .BR .I .nf .fi ", " "+macro+" ") {
 			t.Errorf("%q is no macro that was meant", line)
@@ -37,7 +37,7 @@ func TestManHasEveryCommand(t *testing.T) {
 	if err != nil {
 		t.Skip("no groff to try it with")
 	}
-	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z")
+	cmd := exec.CommandContext(t.Context(), groff, "-man", "-Tutf8", "-ww", "-z")
 	cmd.Stdin = strings.NewReader(page)
 	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
 		t.Errorf("%v: %s", err, said)

@@ -243,7 +243,7 @@ func (n *Node) inThePlaceOf(e Ejection) units.Faults {
 
 // occupied says what lies at a path; "" where nothing does.
 func occupied(path string) string {
-	info, err := os.Lstat(path)
+	info, err := os.Lstat(path) //nolint:gosec // a definition's place
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ""
@@ -257,7 +257,7 @@ func occupied(path string) string {
 
 // holds reports whether a file with that text lies at a path.
 func holds(path, text string) bool {
-	info, err := os.Lstat(path) //nolint:gosec // a definition's place
+	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
