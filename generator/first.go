@@ -11,9 +11,12 @@ import (
 // SwitchUnit makes the first switch of a machine whose image came with a manifest.
 const SwitchUnit = "meshgen-switch.service"
 
-// first pulls in [SwitchUnit] where a manifest is there, and nothing was ever in
-// force nor is about to be.
+// first pulls in [SwitchUnit] where a manifest is there, nothing is in force nor about
+// to be, and the node was not ejected.
 func (r *replay) first() {
+	if _, ejected, err := state.Ejected(r.layout); err != nil || ejected {
+		return
+	}
 	if _, unfinished, err := state.Pending(r.layout); err != nil || unfinished || !r.declares() {
 		return
 	}

@@ -218,6 +218,11 @@ func TestReplayOfAFirstBoot(t *testing.T) {
 		"what an undone switch left": {func(m machine) { m.write("etc/meshgen/manifest/mesh.cue", ""); m.generation(1, []string{"a.service"}) }, []string{pulled}},
 		"no CUE":                     {func(m machine) { m.write("etc/meshgen/manifest/README", "") }, nil},
 		"nothing":                    {func(machine) {}, nil},
+		"a node that was ejected": {func(m machine) {
+			m.write("etc/meshgen/manifest/mesh.cue", "")
+			m.generation(1, []string{"a.service"})
+			m.link("generations/1", "etc/meshgen/ejected")
+		}, nil},
 		"a set in force": {func(m machine) {
 			m.write("etc/meshgen/manifest/mesh.cue", "")
 			m.generation(1, []string{"a.service"})
