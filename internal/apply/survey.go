@@ -159,7 +159,7 @@ func ownUnitsIn(l state.Layout, from string) ([]string, error) {
 
 // isInstalled reports whether a unit comes with meshgen itself.
 func isInstalled(unit string) bool {
-	return slices.Contains([]string{generator.RecoverUnit, "meshgen-confirm.service", "meshgen-audit.service", "meshgen-audit.timer"}, unit)
+	return slices.Contains([]string{generator.RecoverUnit, generator.ConfirmUnit, generator.SwitchUnit, "meshgen-audit.service", "meshgen-audit.timer"}, unit)
 }
 
 // linkedIn reports whether a link brings in a file from where systemd would not
