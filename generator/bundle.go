@@ -48,9 +48,12 @@ var ErrUnits = errors.New("damaged")
 
 // ReadUnits reads the units of a generation. With an [ErrUnits] come those that can
 // be read. A file without the first line is of a meshgen that wrote none, and is
-// taken as it is.
+// taken as it is; what is no file is damaged as well.
 func ReadUnits(path string) ([]Given, error) {
 	data, err := readFile(path, mostOfUnits)
+	if errors.Is(err, ErrFile) {
+		return nil, fmt.Errorf("%w: %w", err, ErrUnits)
+	}
 	if err != nil {
 		return nil, err
 	}

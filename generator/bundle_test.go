@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,21 @@ func TestReadUnitsReadsWhatFormatUnitsWrites(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What lies in the place of a file of units and is none is damage, which the next switch
+// makes good, and no reason to end.
+func TestReadUnitsTakesWhatIsNoFileForDamage(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, link} {
+		if _, err := ReadUnits(path); !errors.Is(err, ErrUnits) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
