@@ -211,7 +211,7 @@ func TestPolicyOfAModulesOwnTakesOverItsPredecessor(t *testing.T) {
 	if label := v.Run("podman", "inspect", `--format={{index .Config.Labels "io.meshgen.resource"}}`, "app"); label != "m/container/x\n" {
 		t.Errorf("the container is of %q", label)
 	}
-	told := v.Run("meshgen", "explain", "container:app")
+	told := v.Run("meshgen", "explain", "--verbose", "container:app")
 	for _, want := range []string{"predecessor.wasm", "it is the predecessor, localhost/probe:2", "observed.image"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("explain says nothing of %s:\n%s", want, told)

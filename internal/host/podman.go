@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -281,6 +282,11 @@ func (p Podman) Images(ctx context.Context) (map[string]bool, error) {
 
 func (p Podman) list(ctx context.Context, into any, args ...string) error {
 	out, err := p.run(ctx, args...)
+	if p.Booting && panicked(err) {
+		// The first podman of a boot takes down the pods that the power cut left up,
+		// and 5.4.2 now and then panics over it. The next finds them down.
+		out, err = p.run(ctx, args...)
+	}
 	if err != nil {
 		return err
 	}
@@ -288,6 +294,13 @@ func (p Podman) list(ctx context.Context, into any, args ...string) error {
 		return fmt.Errorf("podman %s: %w", strings.Join(args, " "), err)
 	}
 	return nil
+}
+
+// panicked reports whether a program in Go, which podman is, ended by a panic. No
+// podman that lists ends with that code otherwise.
+func panicked(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == 2
 }
 
 // Pull fetches an image.

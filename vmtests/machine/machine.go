@@ -206,7 +206,13 @@ func (m *Machine) awaitRunning(ctx context.Context, mayFail []string) error {
 		if err == nil && state == "degraded" && len(others) == 0 {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("%s\n%s%s", state, r.Stderr, failed), err)
+		args := []string{"journalctl", "--boot", "--lines=60", "--no-pager"}
+		for _, line := range others {
+			name, _, _ := strings.Cut(line, " ")
+			args = append(args, "--unit="+name)
+		}
+		journal, journalErr := m.Run(ctx, args...)
+		return errors.Join(fmt.Errorf("%s\n%s%s%s", state, r.Stderr, failed, journal), err, journalErr)
 	}
 	return nil
 }
