@@ -39,7 +39,9 @@ func TestAuditTellsOfWhatAUnitLeft(t *testing.T) {
 	v.WriteFile("/etc/systemd/system/hand.service", "[Service]\nType=oneshot\nKillMode=process\nExecStart="+strings.ReplaceAll(forks, "PORT", "6002")+"\n")
 	v.Run("sh", "-ec", "systemctl daemon-reload; systemctl start hand; rm /etc/systemd/system/hand.service; systemctl daemon-reload")
 	v.WriteManifest(single(""))
-	v.Switch("--allow-empty")
+	if r := v.Exec("meshgen", "switch", "--allow-empty"); r.Code != 4 {
+		t.Errorf("switch: %+v", r)
+	}
 
 	for _, f := range v.auditOf(10).Findings {
 		if len(f.Listens) != 1 || f.Listens[0].Process != "probe" {

@@ -315,3 +315,32 @@ func TestUnitWhoseConditionsDoNotHold(t *testing.T) {
 	v.Switch()
 	v.mustRun("m-x")
 }
+
+// A unit that is taken away ends and leaves processes, as its KillMode has it: its name
+// is not recorded as gone before they are, and somebody is told.
+func TestUnitThatLeavesProcessesIsNotSeenGone(t *testing.T) {
+	v := Boot(t)
+	v.WriteManifest(single(`units: "fork.service": Service: {
+		Type: "forking", KillMode: "process", GuessMainPID: "no"
+		ExecStart: "/bin/sh -c 'setsid sleep infinity & sleep infinity & sleep 0.1'"
+	}
+	units: "fork.service": Install: WantedBy: "multi-user.target"`))
+	v.Switch()
+	v.WriteManifest(single(""))
+	for range 2 {
+		r := v.Exec("meshgen", "switch", "--allow-empty")
+		if r.Code != 4 || !strings.Contains(r.Stderr, "m-fork.service: has ended, and left sleep (") || !strings.Contains(r.Stderr, "systemctl kill m-fork.service") {
+			t.Fatalf("switch: %+v", r)
+		}
+		if text := v.ReadFile("/var/lib/meshgen/ledger"); strings.Contains(text, `"event":"retire"`) && strings.Contains(text, `"retire","generation":2,"target":"unit:m-fork.service"`) {
+			t.Error("the ledger has it gone")
+		}
+	}
+	v.Run("systemctl", "kill", "m-fork.service")
+	v.Await("they have ended", func() bool { return v.Exec("pgrep", "--exact", "sleep").Code != 0 })
+	v.Switch("--allow-empty")
+	if told := v.Run("meshgen", "explain", "unit:m-fork.service"); !strings.Contains(told, "was seen gone") {
+		t.Errorf("explain:\n%s", told)
+	}
+	v.mustBeGone("m-fork.service")
+}

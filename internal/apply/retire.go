@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -23,7 +25,7 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 	var events []state.Event
 	var errs []error
 	targets := m.plan.Retire
-	found, err := m.unitsToRetire(ctx, targets)
+	found, processes, err := m.unitsToRetire(ctx, targets)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +34,10 @@ func (m *move) retire(ctx context.Context) ([]state.Event, error) {
 		return nil, err
 	}
 	for _, t := range targets {
+		if len(processes[t]) > 0 {
+			errs = append(errs, stillRun(t.Name(), processes[t]))
+			continue
+		}
 		left, err := m.retireOne(ctx, t, found)
 		if kept[t] != nil {
 			err = kept[t]
@@ -87,9 +93,11 @@ func turn(t units.Target) int {
 	return 3
 }
 
-func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[string]host.Unit, error) {
+// unitsToRetire returns the units among the targets, and the processes that those left
+// which have ended: with KillMode=process, or where something could not be killed.
+func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[string]host.Unit, map[units.Target][]host.Process, error) {
 	if m.node.Systemd == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var names []string
 	for _, t := range targets {
@@ -97,7 +105,30 @@ func (m *move) unitsToRetire(ctx context.Context, targets []units.Target) (map[s
 			names = append(names, t.Name())
 		}
 	}
-	return m.node.Systemd.Units(ctx, names)
+	found, err := m.node.Systemd.Units(ctx, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	details, err := m.node.Systemd.Details(ctx, names)
+	left := map[units.Target][]host.Process{}
+	for name, d := range details {
+		t := units.Of(units.TargetUnit, name)
+		if !found[name].Up() && m.seen.foreign[name] == "" { // else it is its owner's
+			left[t] = host.ProcessesIn(d.ControlGroup)
+		}
+	}
+	return found, left, err
+}
+
+// stillRun says which processes a unit left that is to be gone. They are still what the
+// unit was for, and nothing else would know of them.
+func stillRun(name string, left []host.Process) error {
+	words := make([]string, len(left))
+	for i, p := range left {
+		words[i] = fmt.Sprintf("%s (%d)", p.Command, p.PID)
+	}
+	return hint.Add(fmt.Errorf("%s: has ended, and left %s", name, strings.Join(words, ", ")),
+		"systemctl kill "+name+" ends them; the next switch sees it gone")
 }
 
 // unlinkFiles removes the files that are to go, and returns once that is on the

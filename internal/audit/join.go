@@ -356,7 +356,7 @@ func (j *joiner) stranded() {
 			continue
 		}
 		f := Finding{Class: Foreign, Target: t, Since: j.Details[name].Changed, Fix: "systemctl stop " + operand(name)}
-		if recorded && r.State == state.Retired {
+		if recorded && (r.State == state.Retired || r.State == state.Live) {
 			f.Class, f.Owner = Stale, meshgen
 		}
 		reset := "systemctl reset-failed " + operand(name)
