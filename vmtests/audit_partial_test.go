@@ -55,6 +55,11 @@ modules: m: files: f: {path: "/etc/m/f", content: "x"}
 			unseen: "ledger:2: the checksum does not match", want: []string{container, unit},
 		},
 		{
+			name: "the ledger is damaged, and a bus that never answers", env: "DBUS_SYSTEM_BUS_ADDRESS=unix:path=/run/mute",
+			before: "cp -a " + ledger + " /stub; sed -i 2s/./x/ " + ledger, after: "cp -a /stub/ledger " + ledger,
+			unseen: "system bus: no answer within 2s", want: []string{container, unit},
+		},
+		{
 			name: "the ledger is gone", before: "mv " + ledger + " /stub", after: "mv /stub/ledger " + ledger,
 			unseen: "ledger: missing, and generation 1 is in force", want: []string{container, unit},
 		},

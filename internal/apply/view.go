@@ -49,7 +49,7 @@ type View struct {
 	// Details are of the units that are not as they should be, and of those that the
 	// owner defines.
 	Details map[string]host.Details
-	// Downs are of the services that are declared and do not run.
+	// Downs are of the units that are declared and do not run.
 	Downs map[string]host.Down
 	// Left are the processes that services left which have ended, and of which systemd
 	// has no definition: with KillMode=process, or where something could not be killed.
@@ -103,16 +103,17 @@ func look(ctx context.Context, l state.Layout, connect Connect, patience time.Du
 	v := View{Layout: l, At: time.Now(), Records: map[units.Target]state.Record{}, Units: map[string]host.Unit{}}
 	n := &Node{Layout: l}
 	reached := false
-	err := n.open(ctx, func(ctx context.Context, l state.Layout) (Machine, error) {
+	reach := func(ctx context.Context, l state.Layout) (Machine, error) {
 		reached = true
 		ctx, cancel := timed(ctx, patience)
 		defer cancel()
 		return connect(ctx, l)
-	})
+	}
+	err := n.open(ctx, reach)
 	v.unseen(err)
 	if !reached { // the ledger was what could not be opened
 		v.Lost = true
-		n.Machine, err = connect(ctx, l)
+		n.Machine, err = reach(ctx, l)
 		v.unseen(err)
 		n.forget()
 	}
@@ -278,7 +279,7 @@ func (v *View) loaded(ctx context.Context, n *Node) error {
 	return err
 }
 
-// down returns the services that are declared and do not run.
+// down returns the units that are declared and do not run.
 func (v *View) down() []string {
 	var names []string
 	for _, u := range v.Generation.Units {
