@@ -15,9 +15,9 @@ import (
 	"meshgen/units"
 )
 
-// hearing is what listens, by who has it.
+// hearing is what listens, by who has it, and by its protocol and number.
 type hearing struct {
-	listening   []host.Socket
+	byPort      map[units.Port][]host.Socket
 	byUnit      map[string][]host.Socket
 	byContainer map[string][]host.Socket // by id
 	declared    map[string]units.Address // units
@@ -53,7 +53,7 @@ func (r *Report) Hear(ctx context.Context, v apply.View) {
 
 func hear(v apply.View, listening []host.Socket) hearing {
 	h := hearing{
-		listening: listening, byUnit: map[string][]host.Socket{}, byContainer: map[string][]host.Socket{},
+		byPort: map[units.Port][]host.Socket{}, byUnit: map[string][]host.Socket{}, byContainer: map[string][]host.Socket{},
 		declared: map[string]units.Address{}, containers: map[string]units.Address{},
 	}
 	for _, u := range v.Generation.Units {
@@ -65,12 +65,23 @@ func hear(v apply.View, listening []host.Socket) hearing {
 		}
 	}
 	for _, s := range listening {
+		port := units.Port{Protocol: s.Protocol, Number: int(s.Local.Port())}
+		h.byPort[port] = append(h.byPort[port], s)
 		if id := host.ContainerOf(s.Cgroup); id != "" {
 			h.byContainer[id] = append(h.byContainer[id], s)
 		}
 		h.byUnit[unitOf(s)] = append(h.byUnit[unitOf(s)], s)
 	}
 	return h
+}
+
+// on returns what listens at the number of a port, on whatever address.
+func (h hearing) on(p units.Port) []host.Socket {
+	return h.byPort[units.Port{Protocol: p.Protocol, Number: p.Number}]
+}
+
+func listenerOf(s host.Socket) Listener {
+	return Listener{Protocol: s.Protocol, Address: s.Local.Addr().String(), Port: int(s.Local.Port()), Process: s.Command, PID: s.PID}
 }
 
 // things returns the units and the ids of containers that a finding is about.
@@ -98,8 +109,7 @@ func (h hearing) listeners(v apply.View, f Finding) []Listener {
 	found := []Listener{}
 	add := func(sockets []host.Socket) {
 		for _, s := range sockets {
-			l := Listener{Protocol: s.Protocol, Address: s.Local.Addr().String(), Port: int(s.Local.Port()), Process: s.Command, PID: s.PID}
-			if !slices.Contains(found, l) {
+			if l := listenerOf(s); !slices.Contains(found, l) {
 				found = append(found, l)
 			}
 		}
@@ -139,8 +149,8 @@ func (r *Report) ports(v apply.View, h hearing) {
 	}
 	for _, res := range v.Generation.Resources {
 		for _, p := range units.Ports(res) {
-			for _, s := range h.listening {
-				l := Listener{Protocol: s.Protocol, Address: s.Local.Addr().String(), Port: int(s.Local.Port()), Process: s.Command, PID: s.PID}
+			for _, s := range h.on(p) {
+				l := listenerOf(s)
 				if _, ours := h.of(s); ours || told[l] || !p.Overlaps(portOf(s)) || s.PID == 0 {
 					continue
 				}
@@ -209,6 +219,9 @@ func (r *Report) connections(ctx context.Context, v apply.View, h hearing) error
 			continue
 		}
 		names, ids := things(v, f)
+		if len(names)+len(ids) == 0 {
+			continue // it is nothing that runs
+		}
 		sockets, err := c.sockets(ctx, ids)
 		if err != nil {
 			errs = append(errs, err)
@@ -310,7 +323,7 @@ func (c *caller) of(ctx context.Context, s host.Socket) (a units.Address, ours b
 // is connected to.
 func (c *caller) listener(s host.Socket) (a units.Address, ours bool) {
 	to := units.Port{Protocol: s.Protocol, Number: int(s.Remote.Port()), Host: s.Remote.Addr().WithZone("").String()}
-	for _, l := range c.hearing.listening {
+	for _, l := range c.hearing.on(to) {
 		if a, ours = c.hearing.of(l); ours && portOf(l).Overlaps(to) {
 			return a, true
 		}
