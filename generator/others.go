@@ -147,10 +147,10 @@ func Definers(root, unit string) []string {
 	return paths
 }
 
-// quadlets returns the services that podman's own generator makes, each with the
+// othersServices returns the services that podman's own generator makes, each with the
 // paths of the Quadlets that define it, the strongest first. Of what cannot be read it
 // makes none.
-func quadlets(root string) map[string][]string {
+func othersServices(root string) map[string][]string {
 	services := map[string][]string{}
 	eachQuadlet(root, func(service, path string) {
 		if regular(path, mostOfQuadlet) == nil {

@@ -68,7 +68,7 @@ func Replay(l state.Layout, d Dirs) error {
 	ends, bridged, err := bridge(l)
 	r.fault(err)
 	if bridged {
-		r.others = quadlets(l.Root)
+		r.others = othersServices(l.Root)
 		n := r.whole(ends[0])
 		r.names(ends[1])
 		r.fences(ends[1])
@@ -79,7 +79,7 @@ func Replay(l state.Layout, d Dirs) error {
 	r.fault(err)
 	switch {
 	case ok || err != nil:
-		r.others = quadlets(l.Root)
+		r.others = othersServices(l.Root)
 		n = r.whole(n)
 		r.fences(n)
 		r.masks(n)
