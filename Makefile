@@ -26,8 +26,8 @@ endif
 POLICY_CC = clang-14
 
 # What the tests on a machine need of the host's Debian, what the model needs, and
-# what policies are built with.
-PACKAGES = mmdebstrap debian-archive-keyring spin gcc libc6-dev clang-14 lld-14 rustc libstd-rust-dev-wasm32
+# what policies are built with, and manual pages tried with.
+PACKAGES = mmdebstrap debian-archive-keyring spin gcc libc6-dev clang-14 lld-14 rustc libstd-rust-dev-wasm32 groff-base
 
 .PHONY: all
 all: build       ## the same as build

@@ -35,7 +35,7 @@ func TestManHasEveryCommand(t *testing.T) {
 	}
 	groff, err := exec.LookPath("groff")
 	if err != nil {
-		t.Skip("no groff to try it with")
+		skip(t, "no groff to try it with")
 	}
 	cmd := exec.CommandContext(t.Context(), groff, "-man", "-Tutf8", "-ww", "-z")
 	cmd.Stdin = strings.NewReader(page)

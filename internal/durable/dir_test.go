@@ -57,6 +57,9 @@ func TestDirGetsItsAttributesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := unix.Setxattr(at, "user.meshgen", []byte("was\x00so"), 0); err != nil {
+		if os.Getenv("MESHGEN_REQUIRE_MACHINE") == "1" {
+			t.Fatal(err)
+		}
 		t.Skipf("no extended attributes: %v", err)
 	}
 	was, err := DirAttributes(root, "/d")
