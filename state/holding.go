@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"meshgen/internal/hint"
 	"meshgen/units"
 )
 
@@ -54,15 +55,7 @@ func (h Holding) Hint() string {
 // Command is what is typed for the resource to come to be; "" where that is not
 // known, or no command does it.
 func (h Holding) Command() string {
-	if h.Instead != "" {
-		return ""
-	}
-	names := h.Adopt
-	if len(names) == 0 { // one of an earlier version's
-		for _, t := range h.Taken {
-			names = append(names, t.To)
-		}
-	}
+	names := h.Adopts()
 	if len(names) == 0 {
 		return ""
 	}
@@ -70,5 +63,20 @@ func (h Holding) Command() string {
 	for _, name := range names {
 		words = append(words, string(name))
 	}
-	return strings.Join(words, " ")
+	return hint.Command(words...)
+}
+
+// Adopts returns the names that [Holding.Command] adopts.
+func (h Holding) Adopts() []units.Target {
+	switch {
+	case h.Instead != "":
+		return nil
+	case len(h.Adopt) > 0:
+		return h.Adopt
+	}
+	var names []units.Target // of one that an earlier version wrote
+	for _, t := range h.Taken {
+		names = append(names, t.To)
+	}
+	return names
 }

@@ -282,10 +282,12 @@ func givenBack(held []state.Holding) string {
 func adoptAgain(held []state.Holding) string {
 	var names []string
 	for _, h := range released(held) {
-		names = append(names, strings.Fields(strings.TrimPrefix(h.Command(), "meshgen adopt"))...)
+		for _, t := range h.Adopts() {
+			names = append(names, string(t))
+		}
 	}
 	slices.Sort(names)
-	return "meshgen adopt " + strings.Join(slices.Compact(names), " ")
+	return hint.Command(append([]string{"meshgen", "adopt"}, slices.Compact(names)...)...)
 }
 
 func released(held []state.Holding) []state.Holding {

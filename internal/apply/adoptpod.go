@@ -229,7 +229,7 @@ func (n *Node) podsParted(back map[units.Target]state.Record) []error {
 			}
 			errs = append(errs, hint.Add(
 				fmt.Errorf("%s: cannot be given back without %s", part, strings.Join(ofResources(stay), ", ")),
-				"give back all that is in it: meshgen release "+strings.Join(ofResources(pods[id]), " ")))
+				"give back all that is in it: "+hint.Command(append([]string{"meshgen", "release"}, ofResources(pods[id])...)...)))
 		}
 	}
 	return errs

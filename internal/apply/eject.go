@@ -201,7 +201,7 @@ func (n *Node) undeclaredUp(g state.Generation) units.Faults {
 		}
 		faults = append(faults, units.Fault{
 			Message: fmt.Sprintf("%s: is no longer declared, and was not seen gone", r.Target),
-			Hint:    "meshgen switch tries again; meshgen forget " + string(r.Target) + " lets go of it",
+			Hint:    "meshgen switch tries again; " + hint.Command("meshgen", "forget", string(r.Target)) + " lets go of it",
 		})
 	}
 	return faults

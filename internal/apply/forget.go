@@ -82,7 +82,7 @@ func (n *Node) letGo(r state.Record, by units.Resource) ([]state.Event, error) {
 	switch {
 	case ok && len(of.Adoption.Files) > 0:
 		return nil, hint.Add(fmt.Errorf("%s: is %s, put aside, and so is the unit that ran it", r.Target, of.Target),
-			"meshgen release "+string(of.Target)+" gives both back")
+			hint.Command("meshgen", "release", string(of.Target))+" gives both back")
 	case ok:
 		events = append(events, state.Event{Kind: state.EventDiscard, Target: of.Target, Why: string(r.Target) + ", which it was put aside as, was " + why})
 	}

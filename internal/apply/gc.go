@@ -191,7 +191,7 @@ func (n *Node) heldVolumes(ctx context.Context, s *Surplus) error {
 			return err
 		}
 		if why == "" && r.Adoption != nil && !s.limits.Adopted {
-			why = "it was adopted as it is: meshgen release " + string(r.Target) + " gives it back, and --adopted as well removes it"
+			why = "it was adopted as it is: " + hint.Command("meshgen", "release", string(r.Target)) + " gives it back, and --adopted as well removes it"
 		}
 		if why != "" {
 			s.Kept = append(s.Kept, KeptVolume{r.Target, why})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"meshgen/internal/durable"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -125,7 +126,7 @@ func (n *Node) keptAside(s *Surplus) error {
 		s.Aside = append(s.Aside, k)
 	}
 	for _, dir := range n.formerCopies() {
-		s.Kept = append(s.Kept, KeptVolume{units.Of(units.TargetDir, dir), "the ledger has no switch of that number: `rm -r " + dir + "` when nothing in it is needed"})
+		s.Kept = append(s.Kept, KeptVolume{units.Of(units.TargetDir, dir), "the ledger has no switch of that number: `rm -r " + hint.Quote(dir) + "` when nothing in it is needed"})
 	}
 	for _, r := range n.orphans() {
 		s.Aside = append(s.Aside, KeptAside{Target: r.Target, Aside: r.Target.Name(), Generation: r.First.Generation, id: r.Digest})

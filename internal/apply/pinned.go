@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -22,7 +23,7 @@ func pinned(l state.Layout, path string) (why, instead string) {
 			return why, instead
 		}
 		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-			return path + " is a mount point: another file is mounted over it", "`umount " + path + "`"
+			return path + " is a mount point: another file is mounted over it", "`umount " + hint.Quote(path) + "`"
 		}
 	}
 	return pinnedIn(l, filepath.Dir(path))
@@ -56,9 +57,9 @@ func pinnedIn(l state.Layout, dir string) (why, instead string) {
 func attributed(path string, st unix.Statx_t) (why, instead string) {
 	switch {
 	case st.Attributes&unix.STATX_ATTR_IMMUTABLE != 0:
-		return path + " is immutable", "`chattr -i " + path + "`"
+		return path + " is immutable", "`chattr -i " + hint.Quote(path) + "`"
 	case st.Attributes&unix.STATX_ATTR_APPEND != 0:
-		return path + " is append-only", "`chattr -a " + path + "`"
+		return path + " is append-only", "`chattr -a " + hint.Quote(path) + "`"
 	}
 	return "", ""
 }

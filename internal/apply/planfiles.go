@@ -3,6 +3,7 @@ package apply
 import (
 	"slices"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -54,7 +55,7 @@ func (p *planner) holds(r state.Record) bool {
 	case p.gone[r.Target] != "" && usedAsItIs(r.Adoption): // it was to be given back, and nothing is there to be let be
 		return false
 	case usedAsItIs(r.Adoption): // used as it was found: there is no copy
-		p.because("hold", string(r.Target), "it was adopted as it is; meshgen release "+string(r.Target)+" gives it back")
+		p.because("hold", string(r.Target), "it was adopted as it is; "+hint.Command("meshgen", "release", string(r.Target))+" gives it back")
 		return true
 	case p.undoes() && (r.Target.Kind() == units.TargetVolume || r.HeldUntil == p.generation.Number):
 		p.because("hold", string(r.Target), "it was there before, or holds data")

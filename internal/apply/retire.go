@@ -128,7 +128,7 @@ func stillRun(name string, left []host.Process) error {
 		words[i] = fmt.Sprintf("%s (%d)", p.Command, p.PID)
 	}
 	return hint.Add(fmt.Errorf("%s: has ended, and left %s", name, strings.Join(words, ", ")),
-		"systemctl kill "+name+" ends them; the next switch sees it gone")
+		hint.Command("systemctl", "kill", name)+" ends them; the next switch sees it gone")
 }
 
 // unlinkFiles removes the files that are to go, and returns once that is on the

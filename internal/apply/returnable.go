@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -25,13 +26,13 @@ func (n *Node) unreturnable(ctx context.Context, b before, plan Plan, desired st
 		if words == "" && !usedAsItIs(r.Adoption) { // used as they are: nothing is taken away for them
 			words = plan.Reason("release", string(r.Target)) // of what is lost
 		}
-		next := "put that back as it was; or let it go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
+		next := "put that back as it was; or let it go: take the resource out of the manifest, switch, then " + hint.Command("meshgen", "forget", string(r.Target))
 		if words == "" {
 			var err error
 			if words, err = n.occupied(ctx, r); err != nil {
 				return nil, err
 			}
-			next = "move that out of the way first; or let what was there go: take the resource out of the manifest, switch, then meshgen forget " + string(r.Target)
+			next = "move that out of the way first; or let what was there go: take the resource out of the manifest, switch, then " + hint.Command("meshgen", "forget", string(r.Target))
 		}
 		if words == "" {
 			var instead string
@@ -140,7 +141,7 @@ func (n *Node) losses(ctx context.Context) ([]Loss, error) {
 			return nil, err
 		}
 		if words != "" {
-			found = append(found, Loss{t, words, "`meshgen forget " + string(t) + "` has it told no more"})
+			found = append(found, Loss{t, words, "`" + hint.Command("meshgen", "forget", string(t)) + "` has it told no more"})
 		}
 	}
 	return found, nil

@@ -36,7 +36,7 @@ func (n *Node) besideSuccessor(ctx context.Context, r state.Record, stay []units
 		return nil
 	}
 	return hint.Add(fmt.Errorf("%s: cannot be given back: %s at %s took its place and stays, as %s, %s", r.Target, now.Address, now.Position, units.Object(now), shared),
-		"take that out of the manifest and switch, then meshgen release "+string(r.Target))
+		"take that out of the manifest and switch, then "+hint.Command("meshgen", "release", string(r.Target)))
 }
 
 // successor returns the one of the resources that took the place of what was adopted

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -94,7 +95,7 @@ func notInTheWay(by asked, transitions []state.Transition, resources []units.Res
 		if r, needs, waits := waiting(t, resources, held); waits {
 			f = units.Fault{
 				Position: r.Position, Message: fmt.Sprintf("%s: %s needs %s, which is held", t, r.Address, needs),
-				Hint: "`meshgen adopt " + strings.Join(forAll(r, by.taken, resources, held), " ") + "` takes the place of all that it needs",
+				Hint: "`" + hint.Command(append([]string{"meshgen", "adopt"}, forAll(r, by.taken, resources, held)...)...) + "` takes the place of all that it needs",
 			}
 		} else if r, ours := declaredBy(t, resources); ours {
 			f = units.Fault{Position: r.Position, Message: fmt.Sprintf("%s: nothing is in its way: it is of %s, as declared", t, r.Address), Hint: "there is nothing to adopt"}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -104,7 +105,7 @@ func otherNames(l state.Layout, path string) (why, instead string) {
 		return "", "" // whoever copies it tells of an error
 	}
 	return fmt.Sprintf("%s has other names: %d hard links lead to it", path, st.Nlink),
-		"find them with `find DIRECTORY -samefile " + path + "` and make copies of them"
+		"find them with `find DIRECTORY -samefile " + hint.Quote(path) + "` and make copies of them"
 }
 
 // unfitFor says of a resource that is held what in its way cannot be adopted, and

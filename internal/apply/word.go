@@ -49,7 +49,11 @@ func choices(several []units.Target, of func(units.Target) units.Address) []stri
 
 // either is what to type where a word may be one of several things.
 func either(command string, choice []string) string {
-	return command + " " + strings.Join(choice, ", or "+command+" ")
+	lines := make([]string, len(choice))
+	for i, c := range choice {
+		lines[i] = command + " " + hint.Quote(c)
+	}
+	return strings.Join(lines, ", or ")
 }
 
 // ambiguous is what is wrong with such a word.

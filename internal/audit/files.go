@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshgen/generator"
+	"meshgen/internal/hint"
 	"meshgen/state"
 	"meshgen/units"
 )
@@ -157,9 +158,9 @@ func (j *joiner) strangers(dir string, ours func(path string) bool) {
 		if ours(path) || j.told[t] {
 			continue
 		}
-		f := Finding{Class: Foreign, Target: t, Since: changed(path), Fix: "rm " + quote(name), Detail: "lies in a directory of meshgen's"}
+		f := Finding{Class: Foreign, Target: t, Since: changed(path), Fix: "rm " + hint.Quote(name), Detail: "lies in a directory of meshgen's"}
 		if e.IsDir() {
-			f.Target, f.Fix, f.Detail = units.Of(units.TargetDir, name), "rm --recursive "+quote(name), "a directory in one of meshgen's"
+			f.Target, f.Fix, f.Detail = units.Of(units.TargetDir, name), "rm --recursive "+hint.Quote(name), "a directory in one of meshgen's"
 		}
 		if strings.HasSuffix(name, "\n") {
 			f.Fix = "" // a shell drops it: what it had would be another

@@ -5,9 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -45,12 +44,12 @@ func (j *joiner) undefine(unit, path string) string {
 		return stop + " && " + putAway(path) + reload
 	case err == nil && info.Mode()&os.ModeSymlink != 0:
 		// To disable a unit that is linked takes the link away: it has to be down then.
-		return stop + " && systemctl disable " + operand(unit) + " && rm --force " + quote(path) + reload
+		return stop + " && systemctl disable " + operand(unit) + " && rm --force " + hint.Quote(path) + reload
 	}
 	return "systemctl disable --now " + operand(unit) + " && " + putAway(path) + reload
 }
 
-func putAway(path string) string { return "mv " + quote(path) + " " + quote(path+".off") }
+func putAway(path string) string { return "mv " + hint.Quote(path) + " " + hint.Quote(path+".off") }
 
 // unshadow returns the command that has our definition of a unit win again, and who
 // has the one that wins now.
@@ -71,10 +70,10 @@ func (j *joiner) unshadow(t state.Transition) (fix, owner string) {
 
 // refused returns the command that settles what no switch would put right by itself.
 func (j *joiner) refused(t state.Transition) string {
-	name := quote(t.To.Name())
+	name := hint.Quote(t.To.Name())
 	switch {
 	case t.Change == state.Directory || t.Change == state.File || t.Change == state.Remade && t.To.Kind() == units.TargetFile:
-		return "mv " + name + " " + quote(t.To.Name()+".off") + " && " + switchFix
+		return "mv " + name + " " + hint.Quote(t.To.Name()+".off") + " && " + switchFix
 	case t.To.Kind() == units.TargetVolume && t.Change == state.Gone:
 		return "" // its data has to come from somewhere
 	case t.Change == state.Remade && t.To.Kind() == units.TargetContainer:
@@ -98,35 +97,7 @@ func (j *joiner) restart(unit string) string {
 // operand is quote of what a command takes and does not look into for options.
 func operand(s string) string {
 	if strings.HasPrefix(s, "-") {
-		return "-- " + quote(s)
+		return "-- " + hint.Quote(s)
 	}
-	return quote(s)
-}
-
-// quote returns a word as any shell takes it for one: sh(1). Nothing in it moves a
-// terminal's cursor. Of a newline at its end the shell makes nothing.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_+=:,./-", r)
-	}
-	switch {
-	case s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0:
-		return s
-	case shows(s):
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var octal strings.Builder
-	for i := range len(s) {
-		if r := rune(s[i]); plain(r) && r != '%' {
-			octal.WriteByte(s[i])
-		} else {
-			fmt.Fprintf(&octal, `\%03o`, s[i])
-		}
-	}
-	return `"$(printf '` + octal.String() + `')"`
-}
-
-// shows reports whether all of a text can be shown and typed.
-func shows(s string) bool {
-	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return hint.Quote(s)
 }

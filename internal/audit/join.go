@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"meshgen/internal/apply"
+	"meshgen/internal/hint"
 	"meshgen/internal/host"
 	"meshgen/state"
 	"meshgen/units"
@@ -186,7 +187,7 @@ func (j *joiner) declaredUnits() {
 			f.Fix = switchFix
 		case seen.Active == "failed":
 			f.Detail = "failed: " + cmp.Or(j.Details[u.Name].Result, "no reason is known")
-			f.Fix = "systemctl reset-failed " + operand(u.Name) + " && systemctl start " + quote(u.Name)
+			f.Fix = "systemctl reset-failed " + operand(u.Name) + " && systemctl start " + hint.Quote(u.Name)
 		case seen.Sub == "auto-restart" && j.isLooping(u):
 			f.Detail = fmt.Sprintf("fails, and is started again: %d times by now", j.Downs[u.Name].Restarts)
 			f.Fix = "journalctl -n 30 -u " + operand(u.Name)
